@@ -1,0 +1,60 @@
+/** The composition root: what the server consists of, in the order of the features. Only this file sees all of them. */
+import type { FastifyInstance } from 'fastify';
+import { sparkSwarmNodeContracts } from './contract/limits.js';
+import type { Deps } from './deps.js';
+import { admissionHandlers } from './features/admission/routes.js';
+import { authHandlers } from './features/auth/routes.js';
+import { createFleetOperations } from './features/fleet/routes.js';
+import { inventoryHandlers } from './features/inventory/routes.js';
+import { insertManagerHead } from './features/inventory/rows.js';
+import { type LargeReportTaker, swarmObservationHandler } from './features/observation/routes.js';
+import { firstRuntime, insertRuntime } from './features/phase/rows.js';
+import { scopeHandlers } from './features/scope/routes.js';
+import { insertScopeHeads } from './features/scope/rows.js';
+import { preparedVolumeHandoffsHandler, volumeHandoffHandlers } from './features/volume-handoff/routes.js';
+import { deriveAgain, initializeVolumeHandoffs } from './features/volume-handoff/steps.js';
+import { bindOwnerMethods, bindSparkEndpoint, createGatekeeping } from './http/bind.js';
+import { bindHealth, type ProcessState } from './http/health.js';
+import type { OwnerHandlers } from './http/owner-handlers.js';
+import { createServer, type ServerOptions } from './http/server.js';
+
+export interface AppOptions {
+  readonly server: ServerOptions;
+  readonly process: ProcessState;
+  /** Where large reports are taken: worker threads, see `report-workers.ts`. */
+  readonly takeLargeReport: LargeReportTaker;
+}
+
+/** The server, complete but not listening. The tests use this very function. */
+export function createApp(deps: Deps, options: AppOptions): FastifyInstance {
+  const app = createServer(options.server);
+  const keeping = createGatekeeping(app, deps);
+  bindHealth(app, deps, options.process);
+  bindOwnerMethods(app, deps, keeping, ownerHandlers);
+  const { swarmObservation, fleetCutoverPreparedVolumeHandoffs } = sparkSwarmNodeContracts;
+  bindSparkEndpoint(app, deps, keeping, swarmObservation, swarmObservationHandler(deps, options.takeLargeReport));
+  bindSparkEndpoint(app, deps, keeping, fleetCutoverPreparedVolumeHandoffs, preparedVolumeHandoffsHandler(deps));
+  return app;
+}
+
+const fleetHandlers = createFleetOperations({
+  firstRuntime,
+  initializers: [
+    (tx, _cluster, runtime) => insertRuntime(tx, runtime),
+    (tx, cluster) => insertScopeHeads(tx, cluster.clusterId),
+    (tx, cluster) => insertManagerHead(tx, cluster.clusterId),
+    initializeVolumeHandoffs,
+  ],
+  rebound: [
+    (tx, cluster, nodeId) => deriveAgain(tx, cluster, { nodes: new Set([nodeId]), cluster: true, always: false }),
+  ],
+});
+
+const ownerHandlers = {
+  ...authHandlers,
+  ...fleetHandlers,
+  ...inventoryHandlers,
+  ...scopeHandlers,
+  ...volumeHandoffHandlers,
+  ...admissionHandlers,
+} satisfies OwnerHandlers;

@@ -1,0 +1,32 @@
+#!/usr/bin/env node
+/** Entry of the command line. Exit codes: 0 done, 1 refused, 2 usage, 3 unreachable or outcome unknown. */
+import { Command, CommanderError } from '@commander-js/extra-typings';
+import { explainStartupError } from '../startup-error.js';
+import { registerHostCommands } from './host-commands.js';
+import { exitCodes, type TExitCode, UsageError } from './output.js';
+import { registerRemoteCommands } from './remote-commands.js';
+
+const program = new Command('fleet-cutover')
+  .description('moves a fleet of stateful services from Docker Swarm to Pallet')
+  .exitOverride();
+registerHostCommands(program);
+registerRemoteCommands(program);
+
+try {
+  await program.parseAsync();
+} catch (error) {
+  process.exitCode = exitCodeOf(error);
+}
+
+function exitCodeOf(error: unknown): TExitCode {
+  // Commander has said what is wrong, or printed the help that was asked for.
+  if (error instanceof CommanderError) return error.exitCode === 0 ? exitCodes.done : exitCodes.usage;
+  if (error instanceof UsageError) {
+    process.stderr.write(`fleet-cutover: ${error.message}\n`);
+    return exitCodes.usage;
+  }
+  const explanation = explainStartupError(error);
+  if (explanation === undefined) throw error;
+  process.stderr.write(`fleet-cutover: ${explanation}\n`);
+  return exitCodes.unreachable;
+}

@@ -1,0 +1,13 @@
+/** Ids of mutations on the command line. */
+import { Option } from '@commander-js/extra-typings';
+import { newMutationId } from '../client/mutation-id.js';
+import type { CommandHost } from './command-host.js';
+
+export const mutationIdOption = () => new Option('--mutation-id <id>', 'id of an earlier attempt that is repeated');
+
+/** A given id is a repeat; a new one is told before it is used, so that what follows can be repeated even after a crash. */
+export function mutationIdOf(host: CommandHost, given: string | undefined): string {
+  const id = given ?? newMutationId();
+  if (given === undefined) host.stderr(`mutation id: ${id}\n`);
+  return id;
+}

@@ -1,0 +1,74 @@
+import { join } from 'node:path';
+import { type CommandUnknownOpts, InvalidArgumentError, Option } from '@commander-js/extra-typings';
+import { capturedSource } from '../agents/docker/captured-source.js';
+import { engineSource } from '../agents/docker/engine-source.js';
+import type { SparkEvent } from '../agents/spark/log.js';
+import { startSpark } from '../agents/spark/start.js';
+import { type CommandHost, guarded, subcommand } from './command-host.js';
+import { urlOption, caFileOption, plainHttpOption, tokenFromFile, transportOptions } from './connection-options.js';
+import { jsonOutputOption, UsageError } from './output.js';
+
+/** `agent spark --node ID --token-file FILE (--docker SOCKET | --capture DIR)` */
+export function registerSpark(program: CommandUnknownOpts, host: CommandHost): void {
+  const agent = subcommand(program, 'agent', 'reference agents', host);
+  subcommand(agent, 'spark', 'report what Docker has and read the node’s prepared handoffs', host)
+    .requiredOption('--node <id>', 'the node')
+    .requiredOption('--token-file <file>', 'file with the node’s Spark token')
+    .addOption(new Option('--docker <socket>', 'socket of the engine').conflicts('capture'))
+    .option('--capture <dir>', 'directory with captured answers of an engine instead')
+    .option('--state-dir <dir>', 'what the agent keeps (default: .data/spark/<node>)')
+    .option('--unit-file <file>', 'unit of the service manager that starts this agent')
+    .addOption(
+      new Option('--interval <seconds>', 'mean time between two rounds').default(30).argParser((text) => {
+        if (/^[1-9]\d{0,4}$/.test(text)) return Number(text);
+        throw new InvalidArgumentError('Whole seconds.');
+      }),
+    )
+    .option('--once', 'one round, then end')
+    .addOption(urlOption())
+    .addOption(caFileOption())
+    .addOption(plainHttpOption())
+    .addOption(jsonOutputOption())
+    .action((options) =>
+      guarded(host, options.json === true, async () => {
+        const settings = {
+          nodeId: options.node,
+          nodeToken: await tokenFromFile(options.tokenFile),
+          transport: await transportOptions(options, host.environment),
+          source: dockerSource(options),
+          stateDirectory: options.stateDir ?? join('.data', 'spark', options.node),
+          once: options.once === true,
+          intervalMs: options.interval * 1000,
+          unitFile: options.unitFile ?? null,
+        };
+        const log = (event: SparkEvent) => host.stderr(`${eventText(event, options.json === true)}\n`);
+        await untilSignalled((signal) => startSpark(settings, log, signal));
+      }),
+    );
+}
+
+function dockerSource(options: { docker?: string | undefined; capture?: string | undefined }) {
+  if (options.capture !== undefined) return capturedSource(options.capture);
+  if (options.docker === undefined) throw new UsageError('give --docker SOCKET or --capture DIR');
+  return engineSource({ socketPath: options.docker });
+}
+
+function eventText(event: SparkEvent, asJson: boolean): string {
+  if (asJson) return JSON.stringify(event);
+  const { level, event: name, ...details } = event;
+  return [level, name, ...Object.entries(details).map(([key, value]) => `${key}=${String(value)}`)].join(' ');
+}
+
+/** The first SIGINT or SIGTERM asks the work to end; a second one ends the process. */
+async function untilSignalled(work: (signal: AbortSignal) => Promise<void>): Promise<void> {
+  const ending = new AbortController();
+  const end = () => ending.abort();
+  process.once('SIGINT', end);
+  process.once('SIGTERM', end);
+  try {
+    await work(ending.signal);
+  } finally {
+    process.removeListener('SIGINT', end);
+    process.removeListener('SIGTERM', end);
+  }
+}

@@ -1,0 +1,105 @@
+import { resolve } from 'node:path';
+import { Type, type Static } from '@sinclair/typebox';
+import { envSchema } from 'env-schema';
+import { isLocalAddress, parseDatabaseUrl } from './db/connection.js';
+import { Secret } from './secret.js';
+
+/** What the process was started with. Built once, at the entry; everything else gets the parts it needs as arguments. */
+export interface Config {
+  readonly database: DatabaseConfig;
+  readonly host: string;
+  readonly port: number;
+  readonly logLevel: Static<typeof LogLevel>;
+  /** Connections of the service's pool. */
+  readonly poolSize: number;
+  readonly statementTimeoutMs: number;
+  readonly lockTimeoutMs: number;
+}
+
+/** `external`: a server of the operator's; both URLs are the same where one login does it all. */
+export type DatabaseConfig =
+  | { readonly kind: 'external'; readonly serviceUrl: Secret; readonly ownerUrl: Secret }
+  | { readonly kind: 'embedded'; readonly dataDirectory: string };
+
+/** A setting that the process can't start with. The message names the setting and never shows its value. */
+export class ConfigError extends Error {
+  override readonly name = 'ConfigError';
+}
+
+const LogLevel = Type.Union(
+  ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'].map((level) => Type.Literal(level)),
+  { default: 'info' },
+);
+
+const Environment = Type.Object({
+  DATABASE_URL: Type.Optional(Type.String()),
+  MIGRATION_DATABASE_URL: Type.Optional(Type.String()),
+  DATABASE_TLS: Type.Optional(Type.Union([Type.Literal('verify'), Type.Literal('insecure')])),
+  EMBEDDED_DATA_DIR: Type.String({ default: '.data/postgres' }),
+  HOST: Type.String({ default: '127.0.0.1' }),
+  PORT: Type.Integer({ default: 8080, minimum: 0, maximum: 65_535 }),
+  LOG_LEVEL: LogLevel,
+  POOL_SIZE: Type.Integer({ default: 8, minimum: 1, maximum: 500 }),
+  STATEMENT_TIMEOUT_MS: Type.Integer({ default: 15_000, minimum: 1, maximum: 3_600_000 }),
+  LOCK_TIMEOUT_MS: Type.Integer({ default: 5_000, minimum: 1, maximum: 3_600_000 }),
+});
+
+/**
+ * Reads the settings from an environment such as `process.env`; an empty variable counts as absent. Throws
+ * {@link ConfigError}, and `DatabaseUrlError` for a URL that can't be taken apart.
+ *
+ * A database that is not on this machine is refused unless its URL says `sslmode=verify-full`, or `DATABASE_TLS=insecure`
+ * says that this is meant: bearers and hashes travel on that connection.
+ */
+export function readConfig(environment: Readonly<Record<string, string | undefined>>): Config {
+  const settings = validate(environment);
+  return {
+    database: databaseConfig(settings),
+    host: settings.HOST,
+    port: settings.PORT,
+    logLevel: settings.LOG_LEVEL,
+    poolSize: settings.POOL_SIZE,
+    statementTimeoutMs: settings.STATEMENT_TIMEOUT_MS,
+    lockTimeoutMs: settings.LOCK_TIMEOUT_MS,
+  };
+}
+
+function validate(environment: Readonly<Record<string, string | undefined>>): Static<typeof Environment> {
+  const names = Object.keys(Environment.properties);
+  const present = names.flatMap((name) => (environment[name] ? [[name, environment[name]] as const] : []));
+  try {
+    return envSchema<Static<typeof Environment>>({
+      schema: Environment,
+      data: Object.fromEntries(present),
+      env: false,
+      dotenv: false,
+    });
+  } catch (error) {
+    throw new ConfigError(error instanceof Error ? error.message : 'the environment is not valid');
+  }
+}
+
+function databaseConfig(settings: Static<typeof Environment>): DatabaseConfig {
+  if (settings.DATABASE_URL === undefined) {
+    if (settings.MIGRATION_DATABASE_URL !== undefined) {
+      throw new ConfigError('MIGRATION_DATABASE_URL needs DATABASE_URL beside it: one is the owner, one the service');
+    }
+    return { kind: 'embedded', dataDirectory: resolve(settings.EMBEDDED_DATA_DIR) };
+  }
+  const serviceUrl = new Secret(settings.DATABASE_URL);
+  const ownerUrl = new Secret(settings.MIGRATION_DATABASE_URL ?? settings.DATABASE_URL);
+  if (settings.DATABASE_TLS !== 'insecure') {
+    demandVerifiedTls('DATABASE_URL', serviceUrl);
+    demandVerifiedTls('MIGRATION_DATABASE_URL', ownerUrl);
+  }
+  return { kind: 'external', serviceUrl, ownerUrl };
+}
+
+function demandVerifiedTls(setting: string, url: Secret): void {
+  const address = parseDatabaseUrl(url);
+  if (isLocalAddress(address) || address.tls.mode === 'verify-full') return;
+  throw new ConfigError(
+    `${setting} leads to another machine without sslmode=verify-full. Add it to the URL (with sslrootcert for a private ` +
+      'authority), or set DATABASE_TLS=insecure if the network in between is trusted',
+  );
+}

@@ -1,0 +1,27 @@
+/** Identity of one observed mount: commits to Docker's exact bytes, never to physical lineage. */
+import type { Static } from '@sinclair/typebox';
+import { bareDigest, bytesDigest } from './digest.js';
+import { closed, Digest } from './schema.js';
+
+export const ObservedMount = closed({
+  /** SHA-256 of the raw bytes of the container inspect's `Mounts[].Source`. */
+  sourceDigest: Digest,
+  /** SHA-256 of the raw bytes of `Mounts[].Destination`. */
+  targetDigest: Digest,
+  /** Bare digest over `{ sourceDigest, targetDigest }`. */
+  mountIdentityDigest: Digest,
+});
+export type IFleetCutoverObservedMount = Static<typeof ObservedMount>;
+
+export function observedMountOf(source: string, destination: string): IFleetCutoverObservedMount {
+  const sourceDigest = bytesDigest(source);
+  const targetDigest = bytesDigest(destination);
+  return { sourceDigest, targetDigest, mountIdentityDigest: bareDigest({ sourceDigest, targetDigest }) };
+}
+
+export function observedMountErrors(mount: IFleetCutoverObservedMount): string[] {
+  const { sourceDigest, targetDigest } = mount;
+  return bareDigest({ sourceDigest, targetDigest }) === mount.mountIdentityDigest
+    ? []
+    : ['/observedMount/mountIdentityDigest does not join source and target'];
+}

@@ -1,0 +1,380 @@
+/**
+ * The main job from nothing to a visible end: embedded Postgres, the service, a captured Swarm, one reference agent per
+ * node, everything prepared, every page verified on every node; then what must be refused is refused.
+ */
+import { chmod, mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { capturedSource } from '../agents/docker/captured-source.js';
+import { createSparkAgent, type SparkAgent } from '../agents/spark/agent.js';
+import { openSparkState } from '../agents/spark/spark-state.js';
+import { type AdministratorClient, createAdministratorClient } from '../client/administrator-client.js';
+import { ProblemError } from '../client/errors.js';
+import { newMutationId } from '../client/mutation-id.js';
+import { PageReaderError } from '../client/page-reader-error.js';
+import { readPreparedVolumeHandoffs } from '../client/page-reader.js';
+import { createSparkClient, type SparkClient } from '../client/spark-client.js';
+import { systemClock } from '../clock.js';
+import { type Config, readConfig } from '../config.js';
+import { bytesDigest } from '../contract/digest.js';
+import type { MethodRequest, MethodResponse } from '../contract/methods.js';
+import type { IFleetCutoverCompleteManagerSnapshot } from '../contract/observation.js';
+import { type Reference, referenceOf } from '../contract/schema.js';
+import { bootstrap } from '../features/auth/host-operations.js';
+import { onHostDatabase } from '../host-access.js';
+import { createLogger } from '../http/request-log.js';
+import { systemRandom } from '../random.js';
+import { isRefused } from '../refusal.js';
+import { Secret } from '../secret.js';
+import { Service } from '../service.js';
+import { type Capture, openCapture } from './capture.js';
+import { scopeStatement } from './statement.js';
+import { openTamperingProxy } from './tampering-proxy.js';
+
+export interface DemoResult {
+  readonly nodes: number;
+  readonly tasks: number;
+  readonly verdicts: MethodResponse<'readFleetCutoverState'>['verdicts'];
+  readonly required: number;
+  readonly prepared: number;
+  readonly blockers: number;
+  readonly state: 'complete' | 'incomplete';
+  readonly pages: number;
+  /** Summed over the nodes. */
+  readonly verifiedPages: number;
+  readonly conflict: string | null;
+  readonly replayed: boolean | null;
+  readonly tamperRefused: boolean | null;
+}
+
+const clusterId = 'demo';
+
+/** `say` gets the story, line by line. Leaves nothing behind. */
+export async function runDemo(captureDirectory: string, say: (line: string) => void): Promise<DemoResult> {
+  const capture = await openCapture(captureDirectory);
+  const directory = await mkdtemp(join(tmpdir(), 'fleet-cutover-demo-'));
+  // Started as root, Postgres runs as another user, who must be able to pass through.
+  await chmod(directory, 0o711);
+  const config = readConfig({ EMBEDDED_DATA_DIR: join(directory, 'postgres'), PORT: '0', LOG_LEVEL: 'silent' });
+  const service = new Service(config, createLogger(config.logLevel));
+  try {
+    say('Starting an embedded Postgres and the service …');
+    const url = await service.start();
+    say(`The service listens on ${url}.`);
+    const token = await firstToken(config);
+    return await playDemo({ capture, directory, url, say }, token);
+  } finally {
+    await service.stop();
+    await rm(directory, { recursive: true, force: true });
+  }
+}
+
+async function firstToken(config: Config): Promise<Secret> {
+  const input = { organizationId: 'acme', principalId: 'ada', additional: false };
+  const issued = await onHostDatabase(config, (deps) => bootstrap(deps, input));
+  if (isRefused(issued)) throw new Error(`no first token: ${issued.problem.code}`);
+  return new Secret(issued.token);
+}
+
+interface Stage {
+  readonly capture: Capture;
+  readonly directory: string;
+  readonly url: string;
+  readonly say: (line: string) => void;
+}
+
+async function playDemo(stage: Stage, token: Secret): Promise<DemoResult> {
+  const { say, capture, url } = stage;
+  const admin = createAdministratorClient({ url, token });
+  const agents: Agent[] = [];
+  try {
+    const { owners, runtime, tokens } = await registerFleet(stage, admin);
+    for (const node of capture.nodes) agents.push(openAgent(stage, node, tokens.get(node)!));
+    for (const agent of agents) await reportNode(stage, agent);
+    const { snapshot, required } = await admit(stage, admin, runtime, owners);
+    await acceptTargets(stage, admin, runtime);
+    await prepareAll(stage, admin, runtime, required);
+    const contest = await contestHandoff(stage, admin, runtime);
+    const verifiedPages = await verifyPages(stage, agents);
+    const tamperRefused = verifiedPages === 0 ? null : await tryTampering(stage, agents[0]!);
+    const state = await admin.readFleetCutoverState({ clusterId });
+    const blockers = state.blockers.reduce((sum, each) => sum + each.count, 0);
+    if (blockers > 0) await sayBlockers(stage, admin, blockers);
+    return {
+      nodes: capture.nodes.length,
+      tasks: snapshot.tasks.length,
+      verdicts: state.verdicts,
+      required: state.derivation.requiredCount,
+      prepared: state.aggregate?.actualCount ?? 0,
+      blockers,
+      state: state.aggregate?.state ?? 'incomplete',
+      pages: state.aggregate?.pageCount ?? 0,
+      verifiedPages,
+      ...contest,
+      tamperRefused,
+    };
+  } finally {
+    for (const agent of agents) await agent.client.close();
+    await admin.close();
+    say('');
+  }
+}
+
+interface Registered {
+  readonly runtime: Reference;
+  readonly tokens: ReadonlyMap<string, Secret>;
+  /** Service ids by name. */
+  readonly owners: ReadonlyMap<string, string>;
+}
+
+/** The cluster, its nodes, and one service of ours per swarm service of the capture. */
+async function registerFleet({ capture, say }: Stage, admin: AdministratorClient): Promise<Registered> {
+  const names = new Set<string>();
+  const anySignal = new AbortController().signal;
+  for (const node of capture.nodes) {
+    const services = await capturedSource(capture.directoryOf(node)).services(anySignal).catch(() => []);
+    for (const { Spec } of services) names.add(Spec.Name);
+  }
+  const created = await admin.createCluster({
+    mutationId: newMutationId(),
+    clusterId,
+    controllerId: 'cloudly-demo',
+    runtimeNamespace: 'demo',
+  });
+  const imported = await admin.importFleet({
+    mutationId: newMutationId(),
+    clusterId,
+    nodes: capture.nodes.map((nodeId) => ({ nodeId, corestorePublicKey: null })),
+    services: [...names].sort().map((name) => ({ name })),
+    specs: [],
+  });
+  const tokens = new Map<string, Secret>();
+  const { credentials } = await admin.listCredentials({ clusterId, cursor: null, limit: 1000 });
+  for (const { credentialId, secret } of imported.secrets) {
+    const credential = credentials.find((each) => each.credentialId === credentialId);
+    if (credential?.kind === 'node-token') tokens.set(credential.subjectId, new Secret(secret));
+  }
+  say(`Registered ${capture.nodes.length} nodes (${capture.nodes.join(', ')}) and ${names.size} services.`);
+  return {
+    runtime: referenceOf(created.runtime),
+    tokens,
+    owners: new Map(imported.services.map((service) => [service.name, service.serviceId])),
+  };
+}
+
+interface Agent {
+  readonly node: string;
+  readonly token: Secret;
+  readonly client: SparkClient;
+  readonly spark: SparkAgent;
+}
+
+function openAgent({ capture, directory, url }: Stage, node: string, token: Secret): Agent {
+  const client = createSparkClient({ url, nodeId: node, nodeToken: token });
+  const spark = createSparkAgent({
+    client,
+    source: capturedSource(capture.directoryOf(node)),
+    state: openSparkState(join(directory, 'agents', node)),
+    facts: {
+      pallet: null,
+      spark: {
+        bundleDigest: bytesDigest('demo bundle'),
+        unitDigest: bytesDigest('demo unit'),
+        configurationDigest: bytesDigest(`demo configuration of ${node}`),
+        oldModeRefused: true,
+      },
+    },
+    clock: systemClock,
+    random: systemRandom,
+    log: () => {},
+  });
+  return { node, token, client, spark };
+}
+
+async function reportNode({ say }: Stage, { node, spark }: Agent): Promise<void> {
+  const { receipt } = await spark.runOnce();
+  say(`Spark on ${node} reported: local snapshot ${receipt.localSnapshot.state}, manager snapshot ${receipt.managerSnapshot.state}.`);
+}
+
+async function admit({ capture, say }: Stage, admin: AdministratorClient, runtime: Reference, owners: ReadonlyMap<string, string>) {
+  const { reference, snapshot } = await admin.readFleetCutoverManagerSnapshot({ clusterId, snapshot: null });
+  const inventory = snapshot as IFleetCutoverCompleteManagerSnapshot;
+  say(`The inventory has ${inventory.services.length} swarm services and ${inventory.tasks.length} tasks.`);
+  const before = await classify(admin, runtime, reference, null, scopeStatement(inventory, null, owners), true);
+  const total = before.blockers.reduce((sum, each) => sum + each.count, 0);
+  say(`Dry run without anybody's word: ${before.requiredCount} entries required, ${total} blockers (${summary(before.blockers)}).`);
+  const scope = await classify(admin, runtime, reference, null, scopeStatement(inventory, capture.classification, owners), false);
+  const left = scope.blockers.filter((each) => each.code !== 'node-not-targeted');
+  say(`Classified: scope ${scope.state}, ${scope.requiredCount} entries required, ${left.length === 0 ? 'no blocker but the missing targets' : summary(left)}.`);
+  return { snapshot: inventory, required: scope.scope };
+}
+
+function classify(
+  admin: AdministratorClient,
+  runtime: Reference,
+  inventory: Reference,
+  expectedScope: Reference | null,
+  statement: MethodRequest<'classifyFleetCutoverScope'>['statement'],
+  dryRun: boolean,
+) {
+  const request = { mutationId: newMutationId(), clusterId, runtime, inventory, expectedScope, statement };
+  return admin.classifyFleetCutoverScope(dryRun ? { ...request, dryRun } : request);
+}
+
+function summary(blockers: readonly { code: string; count: number }[]): string {
+  return blockers.length === 0 ? 'none' : blockers.map((each) => `${each.count} × ${each.code}`).join(', ');
+}
+
+async function acceptTargets({ capture, say }: Stage, admin: AdministratorClient, runtime: Reference): Promise<void> {
+  await admin.acceptFleetCutoverTargetSet({
+    mutationId: newMutationId(),
+    clusterId,
+    runtime,
+    expectedTargetSet: null,
+    nodeIds: [...capture.nodes],
+  });
+  say(`Target set accepted: ${capture.nodes.join(', ')} will run Pallet.`);
+}
+
+async function prepareAll({ say }: Stage, admin: AdministratorClient, runtime: Reference, scope: Reference): Promise<void> {
+  let expectedAggregate: Reference | null = null;
+  let cursor: string | null = null;
+  let mutations = 0;
+  do {
+    const list: MethodResponse<'listFleetCutoverRequiredVolumeHandoffs'> = await admin.listFleetCutoverRequiredVolumeHandoffs({
+      clusterId,
+      cursor,
+      limit: 1024,
+    });
+    for (const upserts of list.mutations) {
+      const answer: MethodResponse<'prepareFleetCutoverVolumeHandoffs'> = await admin.prepareFleetCutoverVolumeHandoffs({
+        mutationId: newMutationId(),
+        clusterId,
+        runtime,
+        scope,
+        expectedAggregate,
+        upserts,
+        removals: [],
+      });
+      expectedAggregate = referenceOf(answer.aggregate);
+      mutations += 1;
+      say(
+        `  prepared ${answer.aggregate.actualCount} of ${answer.aggregate.requiredCount}, aggregate generation ` +
+          `${answer.aggregate.generation} is ${answer.aggregate.state}`,
+      );
+    }
+    cursor = list.nextCursor;
+  } while (cursor !== null);
+  if (mutations === 0) {
+    const empty = await admin.rederiveFleetCutoverVolumeHandoffs({ mutationId: newMutationId(), clusterId, runtime, scope, expectedAggregate });
+    say(`Nothing could be prepared; the empty aggregate is ${empty.aggregate.state}.`);
+    return;
+  }
+  say(`Prepared in ${mutations} mutations of at most 32 entries.`);
+}
+
+interface Contest {
+  readonly conflict: string | null;
+  readonly replayed: boolean | null;
+}
+
+/** Two administrators change the same handoff against the same aggregate: one wins, the other learns what is current. */
+async function contestHandoff(stage: Stage, admin: AdministratorClient, runtime: Reference): Promise<Contest> {
+  const { say, url } = stage;
+  const { aggregate } = await admin.readFleetCutoverVolumeHandoffAggregate({ clusterId, aggregate: null });
+  const { entries } = await admin.listFleetCutoverRequiredVolumeHandoffs({ clusterId, cursor: null, limit: 1024 });
+  const prepared = entries.find((entry) => entry.state === 'prepared' && entry.blockers.length === 0);
+  if (aggregate === null || prepared === undefined) return { conflict: null, replayed: null };
+  const { handoff } = await admin.readFleetCutoverVolumeHandoff({
+    clusterId,
+    nodeId: prepared.nodeId,
+    id: prepared.id,
+    generation: null,
+  });
+  const change = (requestedCapacityBytes: number): MethodRequest<'prepareFleetCutoverVolumeHandoffs'> => ({
+    mutationId: newMutationId(),
+    clusterId,
+    runtime,
+    scope: aggregate.scope,
+    expectedAggregate: referenceOf(aggregate),
+    upserts: [
+      {
+        nodeId: prepared.nodeId,
+        serviceId: prepared.serviceId,
+        mountIdentityDigest: prepared.mountIdentityDigest,
+        request: { ...handoff.claimIntent.binding.request, requestedCapacityBytes },
+      },
+    ],
+    removals: [],
+  });
+  const issued = await admin.issueAdministratorToken({ mutationId: newMutationId(), principalId: 'grace', role: 'administrator' });
+  const second = createAdministratorClient({ url, token: new Secret(issued.secrets[0]!.secret) });
+  try {
+    const mine = change(1_073_741_824);
+    const won = await admin.prepareFleetCutoverVolumeHandoffs(mine);
+    say(`ada revised a handoff: aggregate generation ${won.aggregate.generation} is ${won.aggregate.state}.`);
+    const conflict = await refusalOf(second.prepareFleetCutoverVolumeHandoffs(change(2_147_483_648)));
+    say(`grace, who had read generation ${aggregate.generation}, got ${conflict ?? 'no refusal'}.`);
+    const replay = await admin.prepareFleetCutoverVolumeHandoffs(mine);
+    say(`ada repeated her request with the same mutation id: replayed ${String(replay.replayed)}, still current ${String(replay.current)}.`);
+    return { conflict, replayed: replay.replayed };
+  } finally {
+    await second.close();
+  }
+}
+
+async function refusalOf(call: Promise<unknown>): Promise<string | null> {
+  try {
+    await call;
+    return null;
+  } catch (error) {
+    if (error instanceof ProblemError) return `${error.status} ${error.code}`;
+    throw error;
+  }
+}
+
+async function verifyPages({ say }: Stage, agents: readonly Agent[]): Promise<number> {
+  let verified = 0;
+  for (const { node, spark } of agents) {
+    const { handoffs } = await spark.runOnce();
+    if (handoffs === null) {
+      say(`Spark on ${node} found no complete set.`);
+      continue;
+    }
+    verified += handoffs.aggregate.pageCount;
+    say(`Spark on ${node} verified ${handoffs.aggregate.pageCount} pages and holds its ${handoffs.handoffs.length} handoffs.`);
+  }
+  return verified;
+}
+
+/** Somebody between node and service changes one digit: the reader must refuse the page. */
+async function tryTampering({ say, url, directory }: Stage, { node, token }: Agent): Promise<boolean> {
+  const proxy = await openTamperingProxy(url);
+  const client = createSparkClient({ url: proxy.url, nodeId: node, nodeToken: token });
+  try {
+    const state = openSparkState(join(directory, 'agents', `${node}-tampered`));
+    await readPreparedVolumeHandoffs({ client, memory: state.generations });
+    say('A tampered page was NOT refused.');
+    return false;
+  } catch (error) {
+    if (!(error instanceof PageReaderError)) throw error;
+    say(`A page with one changed digit was refused by the reader: ${error.code}.`);
+    return true;
+  } finally {
+    await client.close();
+    await proxy.close();
+  }
+}
+
+async function sayBlockers({ say }: Stage, admin: AdministratorClient, count: number): Promise<void> {
+  say(`${count} blockers are left:`);
+  let cursor: string | null = null;
+  do {
+    const page: MethodResponse<'listFleetCutoverBlockers'> = await admin.listFleetCutoverBlockers({ clusterId, cursor, limit: 1024 });
+    for (const blocker of page.blockers) {
+      const where = [blocker.nodeId, blocker.swarmServiceId, blocker.containerName, blocker.target].filter((each) => each !== null);
+      say(`  ${blocker.code}: ${blocker.detail} [${where.join(' ')}]`);
+    }
+    cursor = page.nextCursor;
+  } while (cursor !== null);
+}

@@ -1,0 +1,51 @@
+/** From names to the scope statement that the service takes: pure. */
+import type { IFleetCutoverCompleteManagerSnapshot } from '../contract/observation.js';
+import type { IFleetCutoverScopeStatement } from '../contract/scope.js';
+import type { IClassification } from './capture.js';
+
+export function scopeStatement(
+  snapshot: IFleetCutoverCompleteManagerSnapshot,
+  classification: IClassification | null,
+  /** Service ids by the swarm services' names. */
+  owners: ReadonlyMap<string, string>,
+): IFleetCutoverScopeStatement {
+  const idOf = new Map(snapshot.services.map((service) => [service.name, service.id]));
+  const swarmServiceId = (name: string): string => {
+    const id = idOf.get(name);
+    if (id === undefined) throw new Error(`the classification names service ${name}, which the capture does not have`);
+    return id;
+  };
+  for (const name of Object.keys(classification?.services ?? {})) swarmServiceId(name);
+  return {
+    services: snapshot.services.map((service) => {
+      const stated = classification?.services[service.name];
+      const serviceClass = stated?.class ?? 'application';
+      const owned = serviceClass === 'application' || serviceClass === 'ingress';
+      return {
+        swarmServiceId: service.id,
+        class: serviceClass,
+        serviceId: owned ? (owners.get(service.name) ?? null) : null,
+        reason: stated?.reason ?? null,
+        mounts: Object.entries(stated?.mounts ?? {}).map(([target, mount]) => ({ target, ...mount })),
+      };
+    }),
+    coreflow: classification?.coreflow ?? { state: 'undetermined' },
+    overlapOwners: [],
+    overlapConfirmations: (classification?.overlapConfirmations ?? []).map(({ node, service, container, target, reason }) => ({
+      nodeId: node,
+      mounter:
+        service === undefined
+          ? { kind: 'container' as const, name: container ?? '' }
+          : { kind: 'service' as const, swarmServiceId: swarmServiceId(service) },
+      target,
+      reason,
+    })),
+    dormantVolumes: (classification?.dormantVolumes ?? []).map(({ node, volume, reason }) => ({
+      nodeId: node,
+      volumeName: volume,
+      reason,
+    })),
+    releasedEntries: [],
+    releasedAnonymousVolumes: [],
+  };
+}

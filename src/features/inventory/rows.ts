@@ -1,0 +1,230 @@
+/** The only SQL that writes accepted snapshots, reporter sessions and their joinable form. */
+import { sql } from 'kysely';
+import type {
+  IFleetCutoverCompleteLocalNodeSnapshot,
+  IFleetCutoverCompleteManagerSnapshot,
+  IIncompleteSnapshot,
+} from '../../contract/observation.js';
+import { qb } from '../../db/query.js';
+import type { Tx } from '../../db/transaction.js';
+import type { ReporterSession } from './report.js';
+
+export function findReporterSession(
+  tx: Tx,
+  clusterId: string,
+  nodeId: string,
+  reporterSessionId: string,
+): Promise<ReporterSession | undefined> {
+  return tx.maybe(
+    sql<ReporterSession>`
+      select observation_sequence as "observationSequence", request_digest as "requestDigest", receipt
+      from control.reporter_sessions
+      where cluster_id = ${clusterId} and node_id = ${nodeId} and reporter_session_id = ${reporterSessionId}`.compile(qb),
+  );
+}
+
+export function writeReporterSession(
+  tx: Tx,
+  clusterId: string,
+  nodeId: string,
+  reporterSessionId: string,
+  session: ReporterSession,
+): Promise<number> {
+  return tx.run(
+    sql`
+      insert into control.reporter_sessions
+        (cluster_id, node_id, reporter_session_id, observation_sequence, request_digest, receipt)
+      values (${clusterId}, ${nodeId}, ${reporterSessionId}, ${session.observationSequence}, ${session.requestDigest}, ${session.receipt})
+      on conflict on constraint reporter_sessions_key do update set
+        observation_sequence = excluded.observation_sequence, request_digest = excluded.request_digest, receipt = excluded.receipt`.compile(qb),
+  );
+}
+
+export interface ManagerHead {
+  readonly generation: number;
+  readonly digest: string | null;
+  readonly incomplete: string | null;
+}
+
+export function insertManagerHead(tx: Tx, clusterId: string): Promise<number> {
+  return tx.run(sql`insert into control.manager_snapshot_heads (cluster_id, generation) values (${clusterId}, 0)`.compile(qb));
+}
+
+/** Locks the cluster's manager snapshot head `for update`. */
+export function lockManagerHead(tx: Tx, clusterId: string): Promise<ManagerHead> {
+  return tx.one(
+    sql<ManagerHead>`
+      select generation, digest, incomplete from control.manager_snapshot_heads
+      where cluster_id = ${clusterId} for update`.compile(qb),
+  );
+}
+
+export function writeManagerHead(
+  tx: Tx,
+  clusterId: string,
+  head: ManagerHead & { readonly nodeId: string; readonly seenAt: number },
+): Promise<number> {
+  return tx.run(
+    sql`
+      update control.manager_snapshot_heads set generation = ${head.generation}, digest = ${head.digest},
+        incomplete = ${head.incomplete}, node_id = ${head.nodeId}, seen_at = ${head.seenAt}
+      where cluster_id = ${clusterId}`.compile(qb),
+  );
+}
+
+export interface AcceptedSnapshot {
+  readonly generation: number;
+  readonly digest: string;
+  /** Canonical JSON. */
+  readonly record: string;
+}
+
+export function insertLocalSnapshot(
+  tx: Tx,
+  clusterId: string,
+  nodeId: string,
+  accepted: AcceptedSnapshot,
+  snapshot: IFleetCutoverCompleteLocalNodeSnapshot,
+): Promise<unknown> {
+  const containers = snapshot.containers.filter((container) => container.swarmTaskId !== null);
+  const ids = containers.map((container) => container.id);
+  return Promise.all([
+    tx.run(
+      sql`
+        insert into control.local_snapshots (cluster_id, node_id, generation, digest, record)
+        values (${clusterId}, ${nodeId}, ${accepted.generation}, ${accepted.digest}, ${accepted.record})`.compile(qb),
+    ),
+    tx.run(
+      sql`
+        delete from control.observed_task_containers
+        where cluster_id = ${clusterId} and node_id = ${nodeId} and container_id <> all(${ids}::text[])`.compile(qb),
+    ),
+    tx.run(
+      sql`
+        insert into control.observed_task_containers as known (cluster_id, node_id, container_id, swarm_task_id, state)
+        select ${clusterId}, ${nodeId}, * from unnest(${ids}::text[],
+          ${containers.map((container) => container.swarmTaskId)}::text[], ${containers.map((container) => container.state)}::text[])
+        on conflict on constraint observed_task_containers_key do update
+          set swarm_task_id = excluded.swarm_task_id, state = excluded.state
+          where (known.swarm_task_id, known.state) is distinct from (excluded.swarm_task_id, excluded.state)`.compile(qb),
+    ),
+  ]);
+}
+
+/** What of the manager's view moved: swarm nodes whose tasks or state differ, and whether a service's mounts do. */
+export interface ManagerChange {
+  readonly swarmNodeIds: ReadonlySet<string>;
+  readonly mountsChanged: boolean;
+}
+
+export async function insertManagerSnapshot(
+  tx: Tx,
+  clusterId: string,
+  nodeId: string,
+  accepted: AcceptedSnapshot,
+  snapshot: IFleetCutoverCompleteManagerSnapshot,
+): Promise<ManagerChange> {
+  const { tasks, services, nodes } = snapshot;
+  const [, changedTasks, changedServices, changedNodes] = await Promise.all([
+    tx.run(
+      sql`
+        insert into control.manager_snapshots (cluster_id, generation, digest, swarm_id, node_id, record)
+        values (${clusterId}, ${accepted.generation}, ${accepted.digest}, ${snapshot.swarmId}, ${nodeId}, ${accepted.record})`.compile(qb),
+    ),
+    tx.rows(
+      sql<{ swarmNodeId: string | null }>`
+        with incoming as (
+          select * from unnest(${tasks.map((task) => task.id)}::text[], ${tasks.map((task) => task.serviceId)}::text[],
+            ${tasks.map((task) => task.nodeId)}::text[], ${tasks.map((task) => task.slot)}::bigint[],
+            ${tasks.map((task) => task.desiredState)}::text[], ${tasks.map((task) => task.state)}::text[],
+            ${tasks.map((task) => task.containerId)}::text[])
+            as task (swarm_task_id, swarm_service_id, swarm_node_id, slot, desired_state, state, container_id)
+        ), before as (
+          select known.swarm_node_id from control.observed_tasks known join incoming using (swarm_task_id)
+          where known.cluster_id = ${clusterId} and known.swarm_node_id is distinct from incoming.swarm_node_id
+        ), written as (
+          insert into control.observed_tasks as known
+            (cluster_id, swarm_task_id, swarm_service_id, swarm_node_id, slot, desired_state, state, container_id)
+          select ${clusterId}, incoming.* from incoming
+          on conflict on constraint observed_tasks_key do update set
+            swarm_service_id = excluded.swarm_service_id, swarm_node_id = excluded.swarm_node_id, slot = excluded.slot,
+            desired_state = excluded.desired_state, state = excluded.state, container_id = excluded.container_id
+          where (known.swarm_service_id, known.swarm_node_id, known.slot, known.desired_state, known.state, known.container_id)
+            is distinct from (excluded.swarm_service_id, excluded.swarm_node_id, excluded.slot, excluded.desired_state,
+              excluded.state, excluded.container_id)
+          returning swarm_node_id
+        ), gone as (
+          delete from control.observed_tasks known
+          where known.cluster_id = ${clusterId} and not exists (select from incoming where incoming.swarm_task_id = known.swarm_task_id)
+          returning swarm_node_id
+        )
+        select swarm_node_id as "swarmNodeId" from before
+        union select swarm_node_id from written union select swarm_node_id from gone`.compile(qb),
+    ),
+    tx.rows(
+      sql<{ mountsChanged: boolean }>`
+        with incoming as (
+          select * from unnest(${services.map((service) => service.id)}::text[], ${services.map((service) => service.name)}::text[],
+            ${services.map((service) => JSON.stringify(service.mounts))}::text[]) as service (swarm_service_id, name, mounts)
+        ), before as (
+          select incoming.swarm_service_id, known.mounts from incoming
+          left join control.observed_services known
+            on known.cluster_id = ${clusterId} and known.swarm_service_id = incoming.swarm_service_id
+        ), written as (
+          insert into control.observed_services as known (cluster_id, swarm_service_id, name, mounts)
+          select ${clusterId}, swarm_service_id, name, mounts::jsonb from incoming
+          on conflict on constraint observed_services_key do update set name = excluded.name, mounts = excluded.mounts
+          where (known.name, known.mounts) is distinct from (excluded.name, excluded.mounts)
+        ), gone as (
+          delete from control.observed_services known
+          where known.cluster_id = ${clusterId}
+            and not exists (select from incoming where incoming.swarm_service_id = known.swarm_service_id)
+          returning 1
+        )
+        select (exists (
+            select from incoming join before using (swarm_service_id) where before.mounts is distinct from incoming.mounts::jsonb
+          ) or exists (select from gone)) as "mountsChanged"`.compile(qb),
+    ),
+    tx.rows(
+      sql<{ swarmNodeId: string }>`
+        with incoming as (
+          select * from unnest(${nodes.map((node) => node.id)}::text[], ${nodes.map((node) => node.hostname)}::text[],
+            ${nodes.map((node) => node.state)}::text[], ${nodes.map((node) => node.availability)}::text[])
+            as node (swarm_node_id, hostname, state, availability)
+        ), written as (
+          insert into control.observed_swarm_nodes as known (cluster_id, swarm_node_id, hostname, state, availability)
+          select ${clusterId}, incoming.* from incoming
+          on conflict on constraint observed_swarm_nodes_key do update set
+            hostname = excluded.hostname, state = excluded.state, availability = excluded.availability
+          where (known.hostname, known.state, known.availability)
+            is distinct from (excluded.hostname, excluded.state, excluded.availability)
+          returning swarm_node_id
+        ), gone as (
+          delete from control.observed_swarm_nodes known
+          where known.cluster_id = ${clusterId} and not exists (select from incoming where incoming.swarm_node_id = known.swarm_node_id)
+          returning swarm_node_id
+        )
+        select swarm_node_id as "swarmNodeId" from written union select swarm_node_id from gone`.compile(qb),
+    ),
+  ]);
+  const swarmNodeIds = new Set<string>();
+  for (const { swarmNodeId } of [...changedTasks, ...changedNodes]) if (swarmNodeId !== null) swarmNodeIds.add(swarmNodeId);
+  return { swarmNodeIds, mountsChanged: changedServices.some((each) => each.mountsChanged) };
+}
+
+export function recordIncomplete(
+  tx: Tx,
+  clusterId: string,
+  nodeId: string,
+  kind: 'local' | 'manager',
+  snapshot: IIncompleteSnapshot,
+  seenAt: number,
+): Promise<number> {
+  return tx.run(
+    sql`
+      insert into control.incomplete_snapshots as known (cluster_id, node_id, kind, reason, counts, reported, last_seen_at)
+      values (${clusterId}, ${nodeId}, ${kind}, ${snapshot.reason}, ${JSON.stringify(snapshot.counts)}::jsonb, 1, ${seenAt})
+      on conflict on constraint incomplete_snapshots_key do update
+        set counts = excluded.counts, reported = known.reported + 1, last_seen_at = excluded.last_seen_at`.compile(qb),
+  );
+}

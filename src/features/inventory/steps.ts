@@ -1,0 +1,132 @@
+/** Steps in a caller's transaction: accepting what one report says. */
+import { canonicalizeStrictJson } from '../../contract/canonical-json.js';
+import { digestDomain, domainDigestOfCanonical } from '../../contract/digest.js';
+import type {
+  IFleetCutoverCompleteLocalNodeSnapshot,
+  IFleetCutoverLocalNodeSnapshot,
+  IFleetCutoverManagerSnapshot,
+} from '../../contract/observation.js';
+import { localSnapshotId, managerSnapshotId } from '../../contract/record-id.js';
+import type { Reference } from '../../contract/schema.js';
+import type { Tx } from '../../db/transaction.js';
+import type { ReportingNode } from '../fleet/report-rows.js';
+import { managerSnapshotHead } from './facts.js';
+import {
+  insertLocalSnapshot,
+  insertManagerSnapshot,
+  lockManagerHead,
+  type ManagerChange,
+  recordIncomplete,
+  writeManagerHead,
+} from './rows.js';
+
+export interface ReportScope {
+  readonly clusterId: string;
+  readonly clusterLife: string;
+  readonly nodeId: string;
+  /** Unix ms. */
+  readonly receivedAt: number;
+}
+
+export interface SnapshotOutcome {
+  readonly state: 'accepted' | 'unchanged' | 'incomplete' | 'absent';
+  readonly reference: Reference | null;
+}
+
+export interface LocalOutcome extends SnapshotOutcome {
+  /** The node's latest snapshot fields after the report. */
+  readonly generation: number;
+  readonly digest: string | null;
+  readonly incomplete: string | null;
+  readonly seen: boolean;
+  /** Whether anything that the derivation reads is different now. */
+  readonly changed: boolean;
+  readonly snapshot: IFleetCutoverCompleteLocalNodeSnapshot | null;
+}
+
+const localDomain = digestDomain('IFleetCutoverLocalNodeSnapshot');
+const managerDomain = digestDomain('IFleetCutoverManagerSnapshot');
+
+function referenceOrNull(id: string, generation: number, digest: string | null): Reference | null {
+  return digest === null ? null : { id, generation, digest: digest as Reference['digest'] };
+}
+
+/** Accepts, recognises or records a node's local snapshot. The node's row must be locked. */
+export async function takeLocalSnapshot(
+  tx: Tx,
+  scope: ReportScope,
+  node: ReportingNode,
+  snapshot: IFleetCutoverLocalNodeSnapshot | undefined,
+): Promise<LocalOutcome> {
+  const id = localSnapshotId(scope.clusterLife, scope.nodeId);
+  const before = {
+    generation: node.localGeneration,
+    digest: node.localDigest,
+    incomplete: node.localIncomplete,
+    seen: false,
+    changed: false,
+    snapshot: null,
+    reference: referenceOrNull(id, node.localGeneration, node.localDigest),
+  };
+  if (snapshot === undefined) return { ...before, state: 'absent' };
+  if (!snapshot.complete) {
+    await recordIncomplete(tx, scope.clusterId, scope.nodeId, 'local', snapshot, scope.receivedAt);
+    return { ...before, state: 'incomplete', incomplete: snapshot.reason, changed: node.localIncomplete !== snapshot.reason };
+  }
+  const record = canonicalizeStrictJson(snapshot);
+  const digest = domainDigestOfCanonical(localDomain, record);
+  if (digest === node.localDigest) {
+    return { ...before, state: 'unchanged', incomplete: null, seen: true, changed: node.localIncomplete !== null };
+  }
+  const generation = node.localGeneration + 1;
+  await insertLocalSnapshot(tx, scope.clusterId, scope.nodeId, { generation, digest, record }, snapshot);
+  return {
+    state: 'accepted',
+    generation,
+    digest,
+    incomplete: null,
+    seen: true,
+    changed: true,
+    snapshot,
+    reference: { id, generation, digest },
+  };
+}
+
+export interface ManagerOutcome extends SnapshotOutcome {
+  readonly change: ManagerChange | null;
+  /** The manager snapshot became incomplete or whole again, or its content changed. */
+  readonly changed: boolean;
+}
+
+/** Accepts, recognises or records a manager snapshot of the cluster. */
+export async function takeManagerSnapshot(
+  tx: Tx,
+  scope: ReportScope,
+  snapshot: IFleetCutoverManagerSnapshot | undefined,
+): Promise<ManagerOutcome> {
+  const id = managerSnapshotId(scope.clusterLife);
+  if (snapshot === undefined) {
+    // Without a snapshot nothing is decided from the head, so that reports of workers do not wait for each other.
+    const current = await managerSnapshotHead(tx, scope.clusterId);
+    const reference = current === undefined ? null : referenceOrNull(id, current.generation, current.digest);
+    return { state: 'absent', reference, change: null, changed: false };
+  }
+  const head = await lockManagerHead(tx, scope.clusterId);
+  const reference = referenceOrNull(id, head.generation, head.digest);
+  const seen = { nodeId: scope.nodeId, seenAt: scope.receivedAt };
+  if (!snapshot.complete) {
+    await recordIncomplete(tx, scope.clusterId, scope.nodeId, 'manager', snapshot, scope.receivedAt);
+    await writeManagerHead(tx, scope.clusterId, { ...head, ...seen, incomplete: snapshot.reason });
+    return { state: 'incomplete', reference, change: null, changed: head.incomplete !== snapshot.reason };
+  }
+  const record = canonicalizeStrictJson(snapshot);
+  const digest = domainDigestOfCanonical(managerDomain, record);
+  if (digest === head.digest) {
+    await writeManagerHead(tx, scope.clusterId, { ...head, ...seen, incomplete: null });
+    return { state: 'unchanged', reference, change: null, changed: head.incomplete !== null };
+  }
+  const generation = head.generation + 1;
+  const change = await insertManagerSnapshot(tx, scope.clusterId, scope.nodeId, { generation, digest, record }, snapshot);
+  await writeManagerHead(tx, scope.clusterId, { generation, digest, incomplete: null, ...seen });
+  return { state: 'accepted', reference: { id, generation, digest }, change, changed: true };
+}

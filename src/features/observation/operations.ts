@@ -1,0 +1,175 @@
+/** Taking one report of a node. */
+import { canonicalizeStrictJson } from '../../contract/canonical-json.js';
+import { bareDigest } from '../../contract/digest.js';
+import type { ISparkSwarmObservationAcceptedReceipt, TSparkSwarmObservation } from '../../contract/observation.js';
+import { refuse, type Refused } from '../../contract/problems.js';
+import type { IProtocolOffer } from '../../contract/protocol.js';
+import { present } from '../../db/present.js';
+import { inTransaction, type Tx } from '../../db/transaction.js';
+import type { Deps } from '../../deps.js';
+import type { NodeActor } from '../auth/actor.js';
+import { type Cluster, clusterOfNode } from '../fleet/facts.js';
+import {
+  lockReportingNode,
+  noteReportedSwarmNode,
+  quarantineNode,
+  type ReportingNode,
+  swarmNodeHolder,
+  writeNodeReport,
+} from '../fleet/report-rows.js';
+import { decideReport, type ReportDecision } from '../inventory/report.js';
+import { findReporterSession, writeReporterSession } from '../inventory/rows.js';
+import { type LocalOutcome, type ManagerOutcome, type ReportScope, takeLocalSnapshot, takeManagerSnapshot } from '../inventory/steps.js';
+import { readRuntime, runtimeReference, type RuntimeHead, shareRuntime } from '../phase/facts.js';
+import { deriveAgain } from '../volume-handoff/steps.js';
+
+export interface Report {
+  readonly observation: TSparkSwarmObservation;
+  readonly protocol: IProtocolOffer;
+}
+
+/** A refusal whose traces (quarantine, a claimed id) are committed with it. */
+interface RefusedWithTrace {
+  readonly kind: 'refused-with-trace';
+  readonly refusal: Refused;
+}
+
+/** The receipt's canonical JSON: an exact repeat gets the very same text. */
+export async function observe(deps: Deps, actor: NodeActor, report: Report): Promise<string | Refused> {
+  const { observation } = report;
+  const requestDigest = bareDigest(observation);
+  const outcome = await inTransaction(deps, 'observe', async (tx): Promise<string | Refused | RefusedWithTrace> => {
+    const member = observation.state === 'member' ? observation.localSwarmNodeId : null;
+    const [node, session, cluster, holder] = await Promise.all([
+      lockReportingNode(tx, actor.clusterId, actor.nodeId),
+      findReporterSession(tx, actor.clusterId, actor.nodeId, observation.reporterSessionId),
+      clusterOfNode(tx, actor),
+      member === null ? undefined : swarmNodeHolder(tx, actor.clusterId, member),
+    ]);
+    const decision = decideReport(node, session, holder, observation, requestDigest);
+    if (decision.kind === 'repeat') return decision.receipt;
+    if (decision.kind !== 'accept') return leaveTrace(tx, actor, decision);
+    const foreign = refuseForeignSwarm(cluster, observation);
+    if (foreign !== null) return foreign;
+    return acceptReport(tx, { deps, actor, cluster, node, report, requestDigest });
+  });
+  return typeof outcome === 'string' || outcome.kind === 'refused' ? outcome : outcome.refusal;
+}
+
+async function leaveTrace(
+  tx: Tx,
+  actor: NodeActor,
+  decision: Exclude<ReportDecision, { kind: 'repeat' | 'accept' }>,
+): Promise<Refused | RefusedWithTrace> {
+  switch (decision.kind) {
+    case 'refused':
+      return decision;
+    case 'quarantine':
+      await quarantineNode(tx, actor.clusterId, actor.nodeId, decision.reason);
+      return { kind: 'refused-with-trace', refusal: decision.refusal };
+    case 'claim':
+      await noteReportedSwarmNode(tx, actor.clusterId, actor.nodeId, decision.swarmNodeId);
+      return { kind: 'refused-with-trace', refusal: decision.refusal };
+    default: {
+      const unexpected: never = decision;
+      throw new TypeError(`unexpected decision ${JSON.stringify(unexpected)}`);
+    }
+  }
+}
+
+/** Another swarm's census says nothing about this cluster. */
+function refuseForeignSwarm(cluster: Cluster, observation: TSparkSwarmObservation): Refused | null {
+  if (observation.state !== 'member' || cluster.swarmId === null) return null;
+  const snapshot = observation.fleetCutoverManagerSnapshot;
+  if (snapshot === undefined || !snapshot.complete || snapshot.swarmId === cluster.swarmId) return null;
+  return refuse('swarm-mismatch', { detail: `bound to ${cluster.swarmId}, reported ${snapshot.swarmId}` });
+}
+
+interface Acceptance {
+  readonly deps: Deps;
+  readonly actor: NodeActor;
+  readonly cluster: Cluster;
+  readonly node: ReportingNode;
+  readonly report: Report;
+  readonly requestDigest: string;
+}
+
+async function acceptReport(tx: Tx, acceptance: Acceptance): Promise<string> {
+  const { actor, cluster, node, report, requestDigest } = acceptance;
+  const { observation } = report;
+  const scope: ReportScope = {
+    clusterId: cluster.clusterId,
+    clusterLife: cluster.clusterLife,
+    nodeId: actor.nodeId,
+    receivedAt: acceptance.deps.clock.now().getTime(),
+  };
+  const localSnapshot = observation.state === 'unknown' ? undefined : observation.fleetCutoverLocalNodeSnapshot;
+  const managerSnapshot = observation.state === 'member' ? observation.fleetCutoverManagerSnapshot : undefined;
+  const runtime = present(await runtimeFor(tx, cluster.clusterId, localSnapshot ?? managerSnapshot));
+  const local = await takeLocalSnapshot(tx, scope, node, localSnapshot);
+  const manager = await takeManagerSnapshot(tx, scope, managerSnapshot);
+  const swarmNodeId = observation.state === 'member' ? observation.localSwarmNodeId : node.swarmNodeId;
+  await writeNodeReport(tx, cluster.clusterId, actor.nodeId, {
+    reporterSessionId: observation.reporterSessionId,
+    observationSequence: observation.observationSequence,
+    reportedState: observation.state,
+    receivedAt: scope.receivedAt,
+    swarmNodeId,
+    localGeneration: local.generation,
+    localDigest: local.digest,
+    localSeen: local.seen,
+    localIncomplete: local.incomplete,
+  });
+  await deriveChanged(tx, cluster, actor.nodeId, { local, manager, bound: swarmNodeId !== node.swarmNodeId });
+  const receipt = canonicalizeStrictJson(receiptOf(acceptance, runtime, local, manager));
+  await writeReporterSession(tx, cluster.clusterId, actor.nodeId, observation.reporterSessionId, {
+    observationSequence: observation.observationSequence,
+    requestDigest,
+    receipt,
+  });
+  return receipt;
+}
+
+/** A snapshot may falsify a gate, so it takes the runtime `for share`; a report without one takes nothing. */
+function runtimeFor(tx: Tx, clusterId: string, snapshot: object | undefined): Promise<RuntimeHead | undefined> {
+  return snapshot === undefined ? readRuntime(tx, clusterId) : shareRuntime(tx, clusterId);
+}
+
+interface Changed {
+  readonly local: LocalOutcome;
+  readonly manager: ManagerOutcome;
+  /** The node was bound to its swarm node by this report. */
+  readonly bound: boolean;
+}
+
+/** Derives again only what the report can have changed. */
+async function deriveChanged(tx: Tx, cluster: Cluster, nodeId: string, { local, manager, bound }: Changed): Promise<void> {
+  if (!local.changed && !manager.changed && !bound) return;
+  const here = local.changed || bound ? [nodeId] : [];
+  await deriveAgain(tx, cluster, {
+    nodes: manager.change?.mountsChanged === true ? 'all' : new Set(here),
+    ...(manager.change === null ? {} : { swarmNodes: manager.change.swarmNodeIds }),
+    cluster: manager.changed || bound,
+    always: false,
+    ...(local.snapshot === null ? {} : { snapshots: new Map([[nodeId, local.snapshot]]) }),
+  });
+}
+
+function receiptOf(
+  { actor, cluster, report }: Acceptance,
+  runtime: RuntimeHead,
+  local: LocalOutcome,
+  manager: ManagerOutcome,
+): ISparkSwarmObservationAcceptedReceipt {
+  const { observation } = report;
+  return {
+    state: 'accepted',
+    nodeId: actor.nodeId,
+    reporterSessionId: observation.reporterSessionId,
+    observationSequence: observation.observationSequence,
+    runtime: runtimeReference(cluster.clusterLife, runtime),
+    localSnapshot: { state: local.state, reference: local.reference },
+    managerSnapshot: { state: manager.state, reference: manager.reference },
+    protocol: report.protocol,
+  };
+}

@@ -1,0 +1,78 @@
+/** Scope and target set for other features. */
+import { sql } from 'kysely';
+import { refuseStale, type Refused } from '../../contract/problems.js';
+import { scopeId, targetSetId } from '../../contract/record-id.js';
+import { type Reference, sameReference } from '../../contract/schema.js';
+import type { IFleetCutoverScope, IFleetCutoverTargetSet } from '../../contract/scope.js';
+import { present } from '../../db/present.js';
+import { qb } from '../../db/query.js';
+import type { ReadTx, Tx } from '../../db/transaction.js';
+
+/** Generation 0 with a null digest: none yet. */
+export interface RevisionHead {
+  readonly generation: number;
+  readonly digest: Reference['digest'] | null;
+}
+export interface ScopeHead extends RevisionHead {
+  readonly state: 'absent' | 'incomplete' | 'complete';
+}
+
+const scopeHead = (clusterId: string) =>
+  sql<ScopeHead>`select generation, digest, state from control.scope_heads where cluster_id = ${clusterId}`;
+const targetSetHead = (clusterId: string) =>
+  sql<RevisionHead>`select generation, digest from control.target_set_heads where cluster_id = ${clusterId}`;
+
+/** Undefined where there is no such cluster; likewise below. */
+export const readScopeHead = (tx: ReadTx, clusterId: string) => tx.maybe(scopeHead(clusterId).compile(qb));
+export const shareScopeHead = (tx: Tx, clusterId: string) => tx.maybe(sql<ScopeHead>`${scopeHead(clusterId)} for share`.compile(qb));
+export const lockScopeHead = (tx: Tx, clusterId: string) => tx.maybe(sql<ScopeHead>`${scopeHead(clusterId)} for update`.compile(qb));
+export const readTargetSetHead = (tx: ReadTx, clusterId: string) => tx.maybe(targetSetHead(clusterId).compile(qb));
+export const lockTargetSetHead = (tx: Tx, clusterId: string) =>
+  tx.maybe(sql<RevisionHead>`${targetSetHead(clusterId)} for update`.compile(qb));
+
+export const scopeReference = (clusterLife: string, head: RevisionHead): Reference | null =>
+  head.digest === null ? null : { id: scopeId(clusterLife), generation: head.generation, digest: head.digest };
+export const targetSetReference = (clusterLife: string, head: RevisionHead): Reference | null =>
+  head.digest === null ? null : { id: targetSetId(clusterLife), generation: head.generation, digest: head.digest };
+
+/** Null where the request names the current scope. */
+export function refuseOtherScope(clusterLife: string, head: RevisionHead, expected: Reference | null, expectation = 'scope'): Refused | null {
+  const current = scopeReference(clusterLife, head);
+  return sameReference(expected, current) ? null : refuseStale('scope-stale', expectation, current);
+}
+
+/** The record of one scope generation; undefined where there is none. */
+export async function scopeRevision(tx: ReadTx, clusterId: string, generation: number): Promise<IFleetCutoverScope | undefined> {
+  const row = await tx.maybe(
+    sql<{ record: string }>`
+      select record from control.scope_revisions where cluster_id = ${clusterId} and generation = ${generation}`.compile(qb),
+  );
+  return row === undefined ? undefined : (JSON.parse(row.record) as IFleetCutoverScope);
+}
+
+export async function targetSetRevision(
+  tx: ReadTx,
+  clusterId: string,
+  generation: number,
+): Promise<IFleetCutoverTargetSet | undefined> {
+  const row = await tx.maybe(
+    sql<{ record: string }>`
+      select record from control.target_set_revisions where cluster_id = ${clusterId} and generation = ${generation}`.compile(qb),
+  );
+  return row === undefined ? undefined : (JSON.parse(row.record) as IFleetCutoverTargetSet);
+}
+
+/** Scope and targets as they are now, for a derivation. */
+export async function currentScope(
+  tx: ReadTx,
+  clusterId: string,
+): Promise<{ scopeHead: ScopeHead; targetSetHead: RevisionHead; scope: IFleetCutoverScope | null; targetSet: IFleetCutoverTargetSet | null }> {
+  const heads = await Promise.all([readScopeHead(tx, clusterId), readTargetSetHead(tx, clusterId)]);
+  const scope = present(heads[0]);
+  const targets = present(heads[1]);
+  const [scopeRecord, targetSet] = await Promise.all([
+    scope.generation === 0 ? undefined : scopeRevision(tx, clusterId, scope.generation),
+    targets.generation === 0 ? undefined : targetSetRevision(tx, clusterId, targets.generation),
+  ]);
+  return { scopeHead: scope, targetSetHead: targets, scope: scopeRecord ?? null, targetSet: targetSet ?? null };
+}

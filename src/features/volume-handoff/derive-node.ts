@@ -1,0 +1,550 @@
+/**
+ * The required entries and blockers of one node: the one derivation that dry run, mutation, gate and `explain` use.
+ *
+ * 1. An entry is a persistent read-write mount of any container, running or not, of an `application` service.
+ * 2. Two containers of one service with the same mount are one entry.
+ * 3. An entry stays when its container goes: only a scope revision that names it (or reclasses it) lets it leave.
+ * 4. Sources are compared over all containers of the node. Two keys, or a key and another service's (or nobody's)
+ *    container, on equal or nested sources block the key until an owner is named or the other side is confirmed.
+ * 5. What cannot be read, told or placed is a blocker, never an omission.
+ */
+import type { IFleetCutoverBlocker, IFleetCutoverTaskVerdict, TBlockerCode } from '../../contract/derivation.js';
+import { bareDigest } from '../../contract/digest.js';
+import { observedMountOf } from '../../contract/mount.js';
+import type {
+  IFleetCutoverCompleteLocalNodeSnapshot,
+  IObservedContainer,
+  IObservedContainerMount,
+  IObservedSpecMount,
+  IReducedDriverOptions,
+  TSwarmTaskState,
+} from '../../contract/observation.js';
+import { isTerminalTaskState } from '../../contract/observation.js';
+import { handoffId } from '../../contract/record-id.js';
+import { compareText } from '../../contract/schema.js';
+import type { IFleetCutoverScope, IFleetCutoverScopeService, TMountClass } from '../../contract/scope.js';
+import { mounterName } from '../../contract/scope.js';
+import { judgeTask, type TaskNode } from '../inventory/verdict.js';
+import { forEachOverlap, type Located, normalizePath } from './overlap.js';
+
+/** One entry of the required set of a node. */
+export interface RequiredEntry {
+  readonly handoffId: string;
+  readonly nodeId: string;
+  readonly serviceId: string;
+  readonly swarmServiceId: string;
+  readonly sourceDigest: string;
+  readonly targetDigest: string;
+  readonly mountIdentityDigest: string;
+  readonly source: string;
+  readonly mountPath: string;
+  readonly volumeName: string | null;
+  readonly anonymous: boolean;
+}
+
+export interface Blocker {
+  readonly record: IFleetCutoverBlocker;
+  /** The entry that it blocks. */
+  readonly handoffId: string | null;
+}
+
+export interface NodeTask {
+  readonly swarmTaskId: string;
+  readonly swarmServiceId: string;
+  readonly swarmNodeId: string | null;
+  readonly state: TSwarmTaskState;
+  readonly containerId: string | null;
+}
+
+export interface NodeFacts {
+  readonly clusterLife: string;
+  readonly nodeId: string;
+  /** The latest accepted local snapshot; null where none was ever accepted. */
+  readonly snapshot: IFleetCutoverCompleteLocalNodeSnapshot | null;
+  /** Reason of a newer incomplete snapshot. */
+  readonly incomplete: string | null;
+  /** Tasks of the latest accepted manager snapshot on this node's swarm node. */
+  readonly tasks: readonly NodeTask[];
+  /** State of the swarm node in the manager snapshot; null where it is not in it. */
+  readonly swarmState: string | null;
+  readonly scope: IFleetCutoverScope | null;
+  /** Spec mounts by swarm service id, from the latest accepted manager snapshot. */
+  readonly specMounts: ReadonlyMap<string, readonly IObservedSpecMount[]>;
+  readonly targeted: boolean;
+  /** What was required of this node before. */
+  readonly previous: readonly RequiredEntry[];
+}
+
+export interface NodeDerivation {
+  /** In `(nodeId, id)` order. */
+  readonly entries: readonly RequiredEntry[];
+  readonly blockers: readonly Blocker[];
+  readonly verdicts: readonly IFleetCutoverTaskVerdict[];
+}
+
+/** Filesystem types of the local driver whose data is not on the node. */
+const networkTypes = new Set(['nfs', 'nfs4', 'cifs', 'smb3', 'smbfs', 'ceph', 'glusterfs', '9p']);
+
+/** Where a mount's data is: on the node, or somewhere that needs a class. */
+function storageOf(mount: Pick<IObservedContainerMount, 'type' | 'driver' | 'options'>): 'node' | 'elsewhere' | 'none' {
+  switch (mount.type) {
+    case 'bind':
+      return 'node';
+    case 'volume':
+      if (mount.driver !== 'local') return 'elsewhere';
+      return isNodeDirectory(mount.options) ? 'node' : 'elsewhere';
+    case 'cluster':
+      return 'elsewhere';
+    case 'tmpfs':
+    case 'npipe':
+    case 'image':
+      return 'none';
+    default: {
+      const unexpected: never = mount.type;
+      throw new TypeError(`unexpected mount type ${String(unexpected)}`);
+    }
+  }
+}
+
+function isNodeDirectory(options: IReducedDriverOptions | null): boolean {
+  if (options === null || options.type === null) return true;
+  return options.type !== 'tmpfs' && !networkTypes.has(options.type);
+}
+
+const anonymousName = /^[0-9a-f]{64}$/;
+
+/** One mount of one container, or an entry whose container is gone, where it takes part in the comparison of sources. */
+interface Participant {
+  /** The entry that this mount makes. */
+  entry: RequiredEntry | null;
+  /** Its entry left because the administrator named another one the owner. */
+  yielded: boolean;
+  readonly swarmServiceId: string | null;
+  /** The container's name: identity of what is outside Swarm, and for people. */
+  readonly containerName: string | null;
+  readonly target: string;
+  readonly paths: readonly string[];
+}
+
+export function makeBlocker(
+  code: TBlockerCode,
+  detail: string,
+  about: Partial<Omit<IFleetCutoverBlocker, 'id' | 'code' | 'detail' | 'entry'>> & { readonly entry?: RequiredEntry | null },
+): Blocker {
+  const { entry = null } = about;
+  const subject = {
+    code,
+    nodeId: about.nodeId ?? null,
+    swarmServiceId: about.swarmServiceId ?? null,
+    swarmTaskId: about.swarmTaskId ?? null,
+    containerName: about.containerName ?? null,
+    target: about.target ?? null,
+    volumeName: about.volumeName ?? null,
+    entry:
+      entry === null
+        ? null
+        : { nodeId: entry.nodeId, serviceId: entry.serviceId, mountIdentityDigest: entry.mountIdentityDigest },
+  };
+  const id = `bl-${bareDigest({ ...subject, detail }).slice(7, 47)}`;
+  return {
+    record: { id, ...subject, detail: detail.slice(0, 1024) } as IFleetCutoverBlocker,
+    handoffId: entry === null ? null : entry.handoffId,
+  };
+}
+
+export function deriveNode(facts: NodeFacts): NodeDerivation {
+  const verdicts = judgeTasks(facts);
+  const blockers = new Map<string, Blocker>();
+  const block = (...found: readonly Blocker[]) => {
+    for (const blocker of found) blockers.set(blocker.record.id, blocker);
+  };
+
+  if (facts.snapshot === null && facts.targeted) {
+    block(makeBlocker('node-unobserved', 'the target node has no accepted local snapshot', { nodeId: facts.nodeId }));
+  }
+  if (facts.incomplete !== null) {
+    block(makeBlocker('snapshot-incomplete', `the node's latest local snapshot is incomplete: ${facts.incomplete}`, { nodeId: facts.nodeId }));
+  }
+  const scope = facts.scope;
+  if (scope === null) return { entries: [], blockers: [...blockers.values()], verdicts };
+
+  const view = new ScopeView(scope, facts.nodeId);
+  block(...unknownTasks(facts, verdicts, view));
+  const found = readMounts(facts, view);
+  block(...found.blockers);
+  const kept = keepEntries(facts, view, found.entries);
+  const yielded = settleOwners(view, found.participants, kept);
+  for (const entry of [...kept.values()].filter((each) => !found.entries.has(each.handoffId))) {
+    found.participants.push({
+      entry,
+      yielded: false,
+      swarmServiceId: entry.swarmServiceId,
+      containerName: null,
+      target: entry.mountPath,
+      paths: entry.source === '' ? [] : [normalizePath(entry.source)],
+    });
+  }
+  for (const participant of found.participants) {
+    if (participant.entry === null || kept.has(participant.entry.handoffId)) continue;
+    participant.yielded = yielded.has(participant.entry.handoffId);
+    participant.entry = null;
+  }
+  block(...overlaps(facts, view, found.participants));
+  block(...uncoveredReadOnly(facts, view, found.readOnly, kept));
+  block(...unmountedVolumes(facts, view, kept));
+  if (kept.size > 0 && !facts.targeted) {
+    block(makeBlocker('node-not-targeted', `the node holds ${kept.size} required entries but is not in the target set`, { nodeId: facts.nodeId }));
+  }
+  const entries = [...kept.values()].sort((left, right) => compareText(left.handoffId, right.handoffId));
+  return { entries, blockers: [...blockers.values()], verdicts };
+}
+
+/** The scope's statements as one node's derivation looks them up. */
+class ScopeView {
+  private readonly services: ReadonlyMap<string, IFleetCutoverScopeService>;
+  private readonly mountClasses: ReadonlyMap<string, TMountClass>;
+  private readonly released: ReadonlySet<string>;
+  private readonly releasedAnonymous: ReadonlySet<string>;
+  private readonly owners: ReadonlySet<string>;
+  private readonly confirmations: ReadonlySet<string>;
+  private readonly dormant: ReadonlySet<string>;
+
+  constructor(scope: IFleetCutoverScope, nodeId: string) {
+    const here = <T extends { readonly nodeId: string }>(list: readonly T[]) => list.filter((each) => each.nodeId === nodeId);
+    this.services = new Map(scope.services.map((service) => [service.swarmServiceId, service]));
+    this.mountClasses = new Map(
+      scope.services.flatMap((service) =>
+        service.mounts.map((mount) => [`${service.swarmServiceId}\0${mount.target}`, mount.class] as const),
+      ),
+    );
+    this.released = new Set(here(scope.releasedEntries).map((key) => `${key.serviceId}\0${key.mountIdentityDigest}`));
+    this.releasedAnonymous = new Set(scope.releasedAnonymousVolumes.map((each) => each.serviceId));
+    this.owners = new Set(here(scope.overlapOwners).map((key) => `${key.serviceId}\0${key.mountIdentityDigest}`));
+    this.confirmations = new Set(
+      here(scope.overlapConfirmations).map((each) => `${each.mounter.kind}\0${mounterName(each.mounter)}\0${each.target}`),
+    );
+    this.dormant = new Set(here(scope.dormantVolumes).map((each) => each.volumeName));
+  }
+
+  service(swarmServiceId: string | null): IFleetCutoverScopeService | undefined {
+    return swarmServiceId === null ? undefined : this.services.get(swarmServiceId);
+  }
+  applications(): IFleetCutoverScopeService[] {
+    return [...this.services.values()].filter((service) => service.class === 'application');
+  }
+  mountClass(swarmServiceId: string | null, target: string): TMountClass | undefined {
+    return swarmServiceId === null ? undefined : this.mountClasses.get(`${swarmServiceId}\0${target}`);
+  }
+  isReleased(entry: RequiredEntry): boolean {
+    return this.released.has(`${entry.serviceId}\0${entry.mountIdentityDigest}`);
+  }
+  releasesAnonymous(serviceId: string): boolean {
+    return this.releasedAnonymous.has(serviceId);
+  }
+  isOwner(entry: RequiredEntry): boolean {
+    return this.owners.has(`${entry.serviceId}\0${entry.mountIdentityDigest}`);
+  }
+  isConfirmed(participant: Participant): boolean {
+    const mounter =
+      participant.swarmServiceId === null ? `container\0${participant.containerName}` : `service\0${participant.swarmServiceId}`;
+    return this.confirmations.has(`${mounter}\0${participant.target}`);
+  }
+  isDormant(volumeName: string): boolean {
+    return this.dormant.has(volumeName);
+  }
+}
+
+function judgeTasks(facts: NodeFacts): IFleetCutoverTaskVerdict[] {
+  const containers = new Map<string, IObservedContainer[]>();
+  for (const container of facts.snapshot?.containers ?? []) {
+    if (container.swarmTaskId === null) continue;
+    const known = containers.get(container.swarmTaskId);
+    if (known === undefined) containers.set(container.swarmTaskId, [container]);
+    else known.push(container);
+  }
+  const node: TaskNode = { kind: facts.snapshot === null ? 'unreported' : 'reported', swarmState: facts.swarmState };
+  return facts.tasks.map((task) => ({
+    swarmTaskId: task.swarmTaskId,
+    swarmServiceId: task.swarmServiceId,
+    nodeId: facts.nodeId,
+    ...judgeTask(task, node, containers.get(task.swarmTaskId) ?? []),
+  }));
+}
+
+/** Tasks of excluded services do not block: what is excluded is nobody's to move. */
+function unknownTasks(facts: NodeFacts, verdicts: readonly IFleetCutoverTaskVerdict[], view: ScopeView): Blocker[] {
+  return verdicts
+    .filter((each) => each.verdict === 'unknown' && view.service(each.swarmServiceId)?.class !== 'excluded')
+    .map((each) =>
+      makeBlocker('task-unknown', `the task cannot be judged: ${each.reason}`, {
+        nodeId: facts.nodeId,
+        swarmServiceId: each.swarmServiceId,
+        swarmTaskId: each.swarmTaskId,
+      }),
+    );
+}
+
+interface FoundMounts {
+  readonly entries: ReadonlyMap<string, RequiredEntry>;
+  readonly participants: Participant[];
+  /** Read-only volume mounts of applications. */
+  readonly readOnly: Participant[];
+  readonly blockers: Blocker[];
+}
+
+function readMounts(facts: NodeFacts, view: ScopeView): FoundMounts {
+  const entries = new Map<string, RequiredEntry>();
+  const participants: Participant[] = [];
+  const readOnly: Participant[] = [];
+  const blockers: Blocker[] = [];
+  for (const container of facts.snapshot?.containers ?? []) {
+    const about = { nodeId: facts.nodeId, swarmServiceId: container.swarmServiceId, containerName: container.name };
+    if (container.mountsBeyond > 0) {
+      blockers.push(makeBlocker('mount-limit', `the container has ${container.mountsBeyond} mounts beyond the 32nd`, about));
+    }
+    const service = view.service(container.swarmServiceId);
+    for (const mount of container.mounts) {
+      const storage = storageOf(mount);
+      const mountClass = view.mountClass(container.swarmServiceId, mount.destination);
+      if (storage === 'none' || mountClass === 'external' || mountClass === 'ephemeral') continue;
+      const moves = service?.class === 'application' || service?.class === 'ingress';
+      if (moves && storage === 'elsewhere' && mountClass === undefined) {
+        blockers.push(
+          makeBlocker('driver-unclassified', `the mount's storage is not a directory of the node (${describeDriver(mount)}) and has no class`, {
+            ...stable(about),
+            target: mount.destination,
+          }),
+        );
+      }
+      const participant: Participant = {
+        entry: null,
+        yielded: false,
+        swarmServiceId: container.swarmServiceId,
+        containerName: container.swarmServiceId === null ? container.name : null,
+        target: mount.destination,
+        paths: pathsOf(mount),
+      };
+      participants.push(participant);
+      if (!moves || storage === 'elsewhere') continue;
+      if (service.class === 'ingress') {
+        if (mount.readWrite && mountClass === undefined) {
+          blockers.push(
+            makeBlocker('ingress-persistent-mount', 'an ingress must not own persistent data', { ...stable(about), target: mount.destination }),
+          );
+        }
+        continue;
+      }
+      if (mount.source === '' && mountClass === undefined) {
+        blockers.push(makeBlocker('source-empty', 'the mount has no source', { ...stable(about), target: mount.destination }));
+        continue;
+      }
+      if (!mount.readWrite) {
+        if (mount.type === 'volume' && mountClass === undefined) readOnly.push(participant);
+        continue;
+      }
+      if (mountClass === 'host-path' || service.serviceId === null) continue;
+      const entry = entryOf(facts, service.serviceId, container.swarmServiceId!, mount);
+      if (!entries.has(entry.handoffId)) entries.set(entry.handoffId, entry);
+      participant.entry = entry;
+    }
+  }
+  return { entries, participants, readOnly, blockers };
+}
+
+/** A swarm service's containers come and go with their names; blockers about its mounts name the service alone. */
+function stable<T extends { readonly swarmServiceId: string | null; readonly containerName: string }>(about: T) {
+  return about.swarmServiceId === null ? about : { ...about, containerName: null };
+}
+
+function describeDriver(mount: IObservedContainerMount): string {
+  const type = mount.options?.type ?? null;
+  return type === null ? `driver ${mount.driver ?? 'unknown'}` : `driver ${mount.driver ?? 'unknown'}, type ${type}`;
+}
+
+function pathsOf(mount: IObservedContainerMount): string[] {
+  const paths = mount.source === '' ? [] : [normalizePath(mount.source)];
+  const device = mount.options?.bindDevice ?? null;
+  if (device !== null && device !== '') paths.push(normalizePath(device));
+  return paths;
+}
+
+function entryOf(facts: NodeFacts, serviceId: string, swarmServiceId: string, mount: IObservedContainerMount): RequiredEntry {
+  const observed = observedMountOf(mount.source, mount.destination);
+  return {
+    handoffId: handoffId(facts.clusterLife, { nodeId: facts.nodeId, serviceId, mountIdentityDigest: observed.mountIdentityDigest }),
+    nodeId: facts.nodeId,
+    serviceId,
+    swarmServiceId,
+    sourceDigest: observed.sourceDigest,
+    targetDigest: observed.targetDigest,
+    mountIdentityDigest: observed.mountIdentityDigest,
+    source: mount.source,
+    mountPath: mount.destination,
+    volumeName: mount.type === 'volume' ? mount.name : null,
+    anonymous: mount.type === 'volume' && mount.name !== null && anonymousName.test(mount.name),
+  };
+}
+
+/** Invariant 3: what is observed now and what was required before, less what the scope lets go. */
+function keepEntries(
+  facts: NodeFacts,
+  view: ScopeView,
+  observed: ReadonlyMap<string, RequiredEntry>,
+): Map<string, RequiredEntry> {
+  const inUse = mountedByUnfinishedTasks(facts);
+  const kept = new Map<string, RequiredEntry>();
+  for (const entry of [...facts.previous, ...observed.values()]) {
+    const service = view.service(entry.swarmServiceId);
+    if (service?.class !== 'application' || service.serviceId !== entry.serviceId) continue;
+    const mountClass = view.mountClass(entry.swarmServiceId, entry.mountPath);
+    if (mountClass !== undefined && mountClass !== 'shared-read-only') continue;
+    if (view.isReleased(entry)) continue;
+    if (entry.anonymous && view.releasesAnonymous(entry.serviceId) && !inUse.has(entry.volumeName ?? '')) continue;
+    kept.set(entry.handoffId, entry);
+  }
+  return kept;
+}
+
+function mountedByUnfinishedTasks(facts: NodeFacts): Set<string> {
+  const unfinished = new Set(facts.tasks.filter((task) => !isTerminalTaskState(task.state)).map((task) => task.swarmTaskId));
+  const names = new Set<string>();
+  for (const container of facts.snapshot?.containers ?? []) {
+    if (container.swarmTaskId === null || !unfinished.has(container.swarmTaskId)) continue;
+    for (const mount of container.mounts) if (mount.name !== null) names.add(mount.name);
+  }
+  return names;
+}
+
+/** Every other key that overlaps a named owner leaves the set; returns their handoff ids. */
+function settleOwners(
+  view: ScopeView,
+  participants: readonly Participant[],
+  kept: Map<string, RequiredEntry>,
+): Set<string> {
+  const yielded = new Set<string>();
+  const located: Located<RequiredEntry>[] = [];
+  for (const entry of kept.values()) {
+    if (entry.source !== '') located.push({ item: entry, path: normalizePath(entry.source) });
+  }
+  for (const participant of participants) {
+    const { entry } = participant;
+    if (entry === null || !kept.has(entry.handoffId)) continue;
+    for (const path of participant.paths) located.push({ item: entry, path });
+  }
+  forEachOverlap(located, (outer, inner) => {
+    if (outer.handoffId === inner.handoffId) return;
+    const outerOwns = view.isOwner(outer);
+    if (outerOwns === view.isOwner(inner)) return;
+    const loser = outerOwns ? inner.handoffId : outer.handoffId;
+    kept.delete(loser);
+    yielded.add(loser);
+  });
+  return yielded;
+}
+
+/** Invariant 4. */
+function overlaps(facts: NodeFacts, view: ScopeView, participants: readonly Participant[]): Blocker[] {
+  const located = new Map<string, Located<Participant>>();
+  for (const participant of participants) {
+    for (const path of participant.paths) {
+      const identity = [path, participant.swarmServiceId ?? `container ${participant.containerName}`, participant.target, participant.entry?.handoffId ?? ''];
+      located.set(identity.join('\0'), { item: participant, path });
+    }
+  }
+  const blockers: Blocker[] = [];
+  const conflict = (key: Participant, other: Participant) => {
+    if (key.entry === null) return;
+    if (other.entry !== null) {
+      if (other.entry.handoffId === key.entry.handoffId) return;
+      blockers.push(
+        makeBlocker('overlap-keys', `the source is also under the entry of service ${other.entry.serviceId} at ${other.entry.mountPath}`, {
+          nodeId: facts.nodeId,
+          swarmServiceId: other.swarmServiceId,
+          target: other.target,
+          entry: key.entry,
+        }),
+      );
+      return;
+    }
+    const sameService = other.swarmServiceId !== null && other.swarmServiceId === key.swarmServiceId;
+    if (sameService || view.isConfirmed(other) || (other.yielded && view.isOwner(key.entry))) return;
+    blockers.push(
+      makeBlocker(
+        'overlap-container',
+        other.swarmServiceId === null
+          ? `container ${other.containerName} outside Swarm mounts an overlapping source at ${other.target}`
+          : `another service mounts an overlapping source at ${other.target}`,
+        { nodeId: facts.nodeId, swarmServiceId: other.swarmServiceId, containerName: other.containerName, target: other.target, entry: key.entry },
+      ),
+    );
+  };
+  forEachOverlap([...located.values()], (outer, inner) => {
+    conflict(outer, inner);
+    conflict(inner, outer);
+  });
+  return blockers;
+}
+
+/** A read-only volume whose data no entry carries over would be left behind. */
+function uncoveredReadOnly(
+  facts: NodeFacts,
+  view: ScopeView,
+  readOnly: readonly Participant[],
+  kept: ReadonlyMap<string, RequiredEntry>,
+): Blocker[] {
+  const covering = new Set([...kept.values()].map((entry) => normalizePath(entry.source)));
+  const isCovered = (path: string): boolean => {
+    for (let end = path.length; end > 0; end = path.lastIndexOf('/', end - 1)) {
+      if (covering.has(path.slice(0, end))) return true;
+    }
+    return covering.has('/');
+  };
+  return readOnly
+    .filter((participant) => participant.paths.length > 0 && !participant.paths.some(isCovered) && !view.isConfirmed(participant))
+    .map((participant) =>
+      makeBlocker('read-only-uncovered', 'a read-only volume that no entry covers', {
+        nodeId: facts.nodeId,
+        swarmServiceId: participant.swarmServiceId,
+        target: participant.target,
+      }),
+    );
+}
+
+/** A volume that an application's spec names but no container mounts: its data may be what the service lost. */
+function unmountedVolumes(facts: NodeFacts, view: ScopeView, kept: ReadonlyMap<string, RequiredEntry>): Blocker[] {
+  if (facts.snapshot === null) return [];
+  const mounted = new Set<string>();
+  for (const container of facts.snapshot.containers) {
+    for (const mount of container.mounts) if (mount.name !== null) mounted.add(mount.name);
+  }
+  for (const entry of kept.values()) if (entry.volumeName !== null) mounted.add(entry.volumeName);
+  const loose = facts.snapshot.volumes.filter((volume) => !mounted.has(volume.name) && !view.isDormant(volume.name));
+  const blockers: Blocker[] = [];
+  for (const service of view.applications()) {
+    for (const mount of facts.specMounts.get(service.swarmServiceId) ?? []) {
+      if (mount.type !== 'volume' || mount.source === null) continue;
+      if (view.mountClass(service.swarmServiceId, mount.target) !== undefined) continue;
+      const matches = volumeNameMatcher(mount.source);
+      for (const volume of loose) {
+        if (!matches(volume.name)) continue;
+        blockers.push(
+          makeBlocker('volume-unmounted', `volume ${volume.name} matches the service's mount at ${mount.target} but no container mounts it`, {
+            nodeId: facts.nodeId,
+            swarmServiceId: service.swarmServiceId,
+            target: mount.target,
+            volumeName: volume.name,
+          }),
+        );
+      }
+    }
+  }
+  return blockers;
+}
+
+/** Specs keep a volume's name as a template (`redis-{{.Task.Slot}}`); the volume has the resolved name. */
+export function volumeNameMatcher(template: string): (name: string) => boolean {
+  if (!template.includes('{{')) return (name) => name === template;
+  const literals = template.split(/\{\{.*?\}\}/s).map((part) => part.replace(/[.*+?^${}()|[\]\\]/g, '\\$&'));
+  const pattern = new RegExp(`^${literals.join('.+')}$`, 's');
+  return (name) => pattern.test(name);
+}

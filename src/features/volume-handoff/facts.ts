@@ -1,0 +1,72 @@
+/** Derivation and aggregate for other features. */
+import { sql } from 'kysely';
+import { present } from '../../db/present.js';
+import { qb } from '../../db/query.js';
+import type { ReadTx } from '../../db/transaction.js';
+import { readScopeHead, readTargetSetHead } from '../scope/facts.js';
+import type { AggregateHead } from './aggregate.js';
+import { clusterPart } from './derivation-rows.js';
+
+export { readDerivationHead, lockDerivationHead } from './derivation-rows.js';
+export { referenceOfHead as derivationReference } from './steps.js';
+
+/** Swarm services of which entries are required now. */
+export async function servicesWithEntries(tx: ReadTx, clusterId: string, swarmServiceIds: readonly string[]): Promise<Set<string>> {
+  const rows = await tx.rows(
+    sql<{ id: string }>`
+      select distinct swarm_service_id as id from control.required_entries
+      where cluster_id = ${clusterId} and until is null and swarm_service_id = any(${[...swarmServiceIds]}::text[])`.compile(qb),
+  );
+  return new Set(rows.map((row) => row.id));
+}
+
+/** Current blockers by code, in code order. */
+export function blockerSummary(tx: ReadTx, clusterId: string): Promise<{ code: string; count: number }[]> {
+  return tx.rows(
+    sql<{ code: string; count: number }>`
+      select code, count(*) as count from control.blockers
+      where cluster_id = ${clusterId} and until is null group by code order by code collate "C"`.compile(qb),
+  );
+}
+
+export async function verdictCounts(
+  tx: ReadTx,
+  clusterId: string,
+): Promise<{ live: number; notStarted: number; stopped: number; unknown: number }> {
+  const rows = await tx.rows(
+    sql<{ verdict: string; count: number }>`
+      select verdict, count(*) as count from control.task_verdicts where cluster_id = ${clusterId} group by verdict`.compile(qb),
+  );
+  const count = (verdict: string) => rows.find((row) => row.verdict === verdict)?.count ?? 0;
+  return { live: count('live'), notStarted: count('not-started'), stopped: count('stopped'), unknown: count('unknown') };
+}
+
+/**
+ * Whether keys, blockers, scope or targets differ from what the aggregate was derived from. A newer snapshot, or a change
+ * that was undone since, does not. Costs what changed since then.
+ */
+export async function isBehind(tx: ReadTx, clusterId: string, head: AggregateHead): Promise<boolean> {
+  if (head.generation === 0) return false;
+  const [scopeHead, targetSetHead, { differs }] = await Promise.all([
+    readScopeHead(tx, clusterId),
+    readTargetSetHead(tx, clusterId),
+    tx.one(
+      sql<{ differs: boolean }>`
+        select exists (
+          select from control.required_entries entry
+          where entry.cluster_id = ${clusterId} and (entry.since > ${head.derivationGeneration} or entry.until > ${head.derivationGeneration})
+          group by entry.node_id, entry.handoff_id
+          having bool_or(entry.since <= ${head.derivationGeneration}) <> bool_or(entry.until is null)
+        ) or exists (
+          select from control.blockers blocker
+          where blocker.cluster_id = ${clusterId} and (blocker.since > ${head.derivationGeneration} or blocker.until > ${head.derivationGeneration})
+          group by blocker.blocker_id
+          having bool_or(blocker.since <= ${head.derivationGeneration}) <> bool_or(blocker.until is null)
+        ) as differs`.compile(qb),
+    ),
+  ]);
+  return differs || present(scopeHead).generation !== head.scopeGeneration || present(targetSetHead).generation !== head.targetSetGeneration;
+}
+
+/** Part name of the blockers that are the cluster's own. */
+export { clusterPart };

@@ -1,0 +1,236 @@
+/**
+ * One mutation of prepared handoffs, decided from owner rows: pure.
+ *
+ * 1. An upsert says which key and which request; everything else is derived.
+ * 2. A key that is not required, or is blocked, has no handoff made. A removal of what is not there is refused.
+ * 3. One bad entry refuses the batch; every bad entry is named by list and index.
+ * 4. An upsert equal to what is there keeps its reference. A handoff made again continues its generations.
+ */
+import { canonicalizeStrictJson } from '../../contract/canonical-json.js';
+import type { IHandoffOutcome, IHandoffRemoval, IHandoffUpsert } from '../../contract/cutover-methods.js';
+import { bareDigest, digestDomain, sealRecord } from '../../contract/digest.js';
+import type { IFleetCutoverPreparedVolumeHandoffIntent } from '../../contract/handoff.js';
+import { maximumPreparedVolumeHandoffBytes } from '../../contract/limits.js';
+import type { IProblemEntry, TBatchEntryCode } from '../../contract/problems.js';
+import { type HandoffKey, recordId } from '../../contract/record-id.js';
+import type { Reference } from '../../contract/schema.js';
+import type { IRuntimeStorageClaimIntent } from '../../contract/storage-claim.js';
+import { volumeId } from '../fleet/volumes.js';
+
+type Digest = Reference['digest'];
+
+/** What the owner rows say about one key of the request, in the request's order. */
+export interface KeyFacts {
+  /** Null where the key was never required. */
+  readonly handoffId: string | null;
+  readonly required: boolean;
+  readonly sourceDigest: Digest | null;
+  readonly targetDigest: Digest | null;
+  readonly mountPath: string | null;
+  /** Codes of the blockers that block the key. */
+  readonly blockers: readonly string[];
+  /** Newest generation of the handoff, removed or not; null where there never was one. */
+  readonly generation: number | null;
+  readonly digest: Digest | null;
+  readonly claimDigest: Digest | null;
+  readonly requestDigest: Digest | null;
+  readonly removed: boolean | null;
+  readonly localGeneration: number | null;
+  readonly localDigest: Digest | null;
+  readonly serviceState: 'live' | 'retired' | null;
+}
+
+export interface HandoffOwner {
+  readonly clusterId: string;
+  readonly clusterLife: string;
+  readonly organizationId: string;
+  readonly controllerId: string;
+  readonly controllerEpoch: number;
+  readonly runtimeNamespace: string;
+}
+
+export interface HandoffEvidence {
+  readonly runtime: Reference;
+  readonly scope: Reference;
+  readonly managerSnapshot: Reference;
+  localSnapshot(nodeId: string, generation: number, digest: Digest): Reference;
+}
+
+/** A row to write: a new generation, or a removal (`record` null). */
+export interface HandoffWrite {
+  readonly nodeId: string;
+  readonly id: string;
+  readonly generation: number;
+  readonly digest: Digest;
+  readonly claimDigest: Digest;
+  readonly requestDigest: Digest;
+  /** Canonical JSON of the handoff; null says that it is removed. */
+  readonly record: string | null;
+  /** The volume whose row a first handoff makes exist. */
+  readonly newVolume: HandoffKey | null;
+}
+
+export interface HandoffBatch {
+  readonly entries: readonly IProblemEntry[];
+  readonly writes: readonly HandoffWrite[];
+  readonly outcomes: readonly IHandoffOutcome[];
+  /** How many prepared handoffs more, and how many of those that are required. */
+  readonly preparedDelta: number;
+  readonly matchedDelta: number;
+  /** Whether handoffs came or went, so that pages shift. */
+  readonly membershipChanged: boolean;
+}
+
+interface BatchInput {
+  readonly upserts: readonly IHandoffUpsert[];
+  readonly removals: readonly IHandoffRemoval[];
+  readonly upsertFacts: readonly KeyFacts[];
+  readonly removalFacts: readonly KeyFacts[];
+  readonly owner: HandoffOwner;
+  readonly evidence: HandoffEvidence;
+}
+
+const handoffDomain = digestDomain('IFleetCutoverPreparedVolumeHandoffIntent');
+const claimDomain = digestDomain('IRuntimeStorageClaimIntent');
+
+export function decideBatch(input: BatchInput): HandoffBatch {
+  const entries: IProblemEntry[] = [];
+  const writes: HandoffWrite[] = [];
+  const outcomes: IHandoffOutcome[] = [];
+  let preparedDelta = 0;
+  let matchedDelta = 0;
+  let membershipChanged = false;
+  const seen = new Set<string>();
+  const repeated = (key: IHandoffRemoval): boolean => {
+    const identity = `${key.nodeId}\0${key.serviceId}\0${key.mountIdentityDigest}`;
+    if (seen.has(identity)) return true;
+    seen.add(identity);
+    return false;
+  };
+
+  input.upserts.forEach((upsert, index) => {
+    const facts = input.upsertFacts[index]!;
+    const code = repeated(upsert) ? 'entry-duplicate' : judgeUpsert(upsert, facts);
+    if (code !== null) {
+      entries.push({ list: 'upserts', index, code, ...(code === 'entry-blocked' ? { detail: facts.blockers.join(', ') } : {}) });
+      return;
+    }
+    const requestDigest = bareDigest(upsert.request);
+    if (facts.removed === false && facts.requestDigest === requestDigest) {
+      outcomes.push({ nodeId: upsert.nodeId, id: facts.handoffId!, change: 'unchanged', reference: headReference(facts) });
+      return;
+    }
+    const write = makeHandoff(input, upsert, facts, requestDigest);
+    if (write.record !== null && new TextEncoder().encode(write.record).byteLength > maximumPreparedVolumeHandoffBytes) {
+      entries.push({ list: 'upserts', index, code: 'entry-too-large' });
+      return;
+    }
+    const created = facts.removed !== false;
+    if (created) {
+      preparedDelta += 1;
+      matchedDelta += 1;
+      membershipChanged = true;
+    }
+    writes.push(write);
+    const { id, generation, digest } = write;
+    outcomes.push({ nodeId: upsert.nodeId, id, change: created ? 'created' : 'revised', reference: { id, generation, digest } });
+  });
+
+  input.removals.forEach((removal, index) => {
+    const facts = input.removalFacts[index]!;
+    if (repeated(removal)) {
+      entries.push({ list: 'removals', index, code: 'entry-duplicate' });
+      return;
+    }
+    if (facts.removed !== false) {
+      entries.push({ list: 'removals', index, code: 'entry-absent' });
+      return;
+    }
+    preparedDelta -= 1;
+    if (facts.required) matchedDelta -= 1;
+    membershipChanged = true;
+    const reference = headReference(facts);
+    writes.push({
+      nodeId: removal.nodeId,
+      ...reference,
+      claimDigest: facts.claimDigest!,
+      requestDigest: facts.requestDigest!,
+      record: null,
+      newVolume: null,
+    });
+    outcomes.push({ nodeId: removal.nodeId, id: reference.id, change: 'removed', reference });
+  });
+  return { entries, writes, outcomes, preparedDelta, matchedDelta, membershipChanged };
+}
+
+function headReference(facts: KeyFacts): Reference {
+  return { id: facts.handoffId!, generation: facts.generation!, digest: facts.digest! };
+}
+
+function judgeUpsert(upsert: IHandoffUpsert, facts: KeyFacts): TBatchEntryCode | null {
+  if (facts.serviceState === 'retired') return 'service-retired';
+  if (facts.handoffId === null || !facts.required) return 'entry-not-required';
+  if (facts.blockers.length > 0) return 'entry-blocked';
+  if (facts.mountPath !== upsert.request.mountPath) return 'mount-path-mismatch';
+  return null;
+}
+
+function makeHandoff(input: BatchInput, upsert: IHandoffUpsert, facts: KeyFacts, requestDigest: Digest): HandoffWrite {
+  const { owner, evidence } = input;
+  const { nodeId, serviceId, mountIdentityDigest, request } = upsert;
+  const id = facts.handoffId!;
+  const generation = (facts.generation ?? 0) + 1;
+  const claimId = recordId('cl', { clusterLife: owner.clusterLife, handoffId: id });
+  const claimIntent: IRuntimeStorageClaimIntent = sealRecord(claimDomain, {
+    id: claimId,
+    generation,
+    controllerId: owner.controllerId,
+    controllerEpoch: owner.controllerEpoch,
+    organizationId: owner.organizationId,
+    clusterId: owner.clusterId,
+    nodeId,
+    runtimeNamespace: owner.runtimeNamespace,
+    serviceId,
+    predecessor: facts.claimDigest === null ? null : { id: claimId, generation: generation - 1, digest: facts.claimDigest },
+    binding: { serviceId, request, requestDigest },
+  });
+  const handoff: IFleetCutoverPreparedVolumeHandoffIntent = sealRecord(handoffDomain, {
+    id,
+    generation,
+    clusterId: owner.clusterId,
+    nodeId,
+    serviceId,
+    volumeId: volumeId(owner.clusterLife, upsert),
+    observedMount: { sourceDigest: facts.sourceDigest!, targetDigest: facts.targetDigest!, mountIdentityDigest },
+    claimIntent,
+    evidence: {
+      runtime: evidence.runtime,
+      scope: evidence.scope,
+      managerSnapshot: evidence.managerSnapshot,
+      localSnapshot: evidence.localSnapshot(nodeId, facts.localGeneration!, facts.localDigest!),
+    },
+    predecessor: facts.digest === null ? null : { id, generation: generation - 1, digest: facts.digest },
+  });
+  return {
+    nodeId,
+    id,
+    generation,
+    digest: handoff.digest,
+    claimDigest: claimIntent.digest,
+    requestDigest,
+    record: canonicalizeStrictJson(handoff),
+    newVolume: facts.generation === null ? { nodeId, serviceId, mountIdentityDigest } : null,
+  };
+}
+
+/** The request of a ready-made mutation; its id is derived from the handoff's. */
+export function defaultRequest(handoffId: string, mountPath: string): IHandoffUpsert['request'] {
+  return {
+    requestId: `rq-${handoffId.slice('vh-'.length)}`,
+    kind: 'filesystem',
+    mountPath,
+    accessMode: 'ReadWriteOnce',
+    reclaimPolicy: 'Retain',
+    requestedCapacityBytes: null,
+  };
+}

@@ -1,0 +1,219 @@
+/** Binds the contract's methods and endpoints to their handlers: authentication, bytes, shapes, answers. */
+import type { FastifyBaseLogger, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { methodPath, type OwnerMethod } from '../contract/method.js';
+import { methods, type TMethodName } from '../contract/methods.js';
+import { problemCatalogue, refuse, type Refused } from '../contract/problems.js';
+import type { Deps } from '../deps.js';
+import { RefusalCounter } from '../features/audit/refusal-counter.js';
+import type { AdministratorActor, NodeActor } from '../features/auth/actor.js';
+import { parseAuthorization } from '../features/auth/credential.js';
+import { authenticateAdministrator, authenticateNode } from '../features/auth/facts.js';
+import { isRefused } from '../refusal.js';
+import { LargeBodyGate } from './large-body-gate.js';
+import { LoginThrottle } from './login-throttle.js';
+import { readOwnerRequest, writeOwnerResponse } from './owner-body.js';
+import type { OwnerHandler, OwnerHandlers } from './owner-handlers.js';
+import { sendProblem } from './problem-reply.js';
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    /** The administrator or operator whom the route's hook has authenticated. */
+    actor: AdministratorActor | null;
+  }
+}
+
+/** What the routes of one server share. */
+export interface Gatekeeping {
+  readonly throttle: LoginThrottle;
+  readonly largeBodies: LargeBodyGate;
+  readonly refusals: RefusalCounter;
+}
+
+/** Also writes what is left of the refusal counts when the server closes. */
+export function createGatekeeping(app: FastifyInstance, deps: Deps): Gatekeeping {
+  const refusals = new RefusalCounter(deps, (error) => app.log.warn({ err: error }, 'refusals could not be counted'));
+  app.addHook('onClose', () => refusals.drain());
+  app.decorateRequest('actor', null);
+  return { throttle: new LoginThrottle(deps.clock), largeBodies: new LargeBodyGate(), refusals };
+}
+
+// Owner methods -----------------------------------------------------------------------------------------------------
+
+/** Routes of the methods that there are handlers for. */
+export function bindOwnerMethods<Names extends TMethodName>(
+  app: FastifyInstance,
+  deps: Deps,
+  keeping: Gatekeeping,
+  handlers: OwnerHandlers<Names>,
+): void {
+  for (const name of Object.keys(handlers) as Names[]) {
+    // Each handler gets the request that its own method's schema has let through.
+    bindOwnerMethod(app, deps, keeping, name, handlers[name] as unknown as OwnerHandler<TMethodName>);
+  }
+}
+
+function bindOwnerMethod(
+  app: FastifyInstance,
+  deps: Deps,
+  keeping: Gatekeeping,
+  name: TMethodName,
+  handle: OwnerHandler<TMethodName>,
+): void {
+  const method: OwnerMethod = methods[name];
+  app.route({
+    method: 'POST',
+    url: methodPath(method),
+    bodyLimit: method.maximumRequestBytes,
+    config: { mutation: method.mutation },
+    // Before the body is read: nobody else's bytes are kept or parsed.
+    onRequest: async (request, reply) => {
+      const refused = await admitAdministrator(deps, keeping, name, request);
+      if (refused) await answerRefusal(keeping, request, reply, refused, method);
+    },
+    handler: async (request, reply) => {
+      const { actor } = request;
+      if (actor === null) throw new Error('the route has no actor');
+      const bytes = request.body as Buffer | undefined;
+      const outcome = await keeping.largeBodies.pass(bytes?.length ?? 0, () =>
+        answerOwner(deps, keeping, name, actor, bytes, handle),
+      );
+      if (isRefused(outcome)) return answerRefusal(keeping, request, reply, outcome, method);
+      return reply.type('application/json').send(outcome);
+    },
+  });
+}
+
+async function admitAdministrator(
+  deps: Deps,
+  keeping: Gatekeeping,
+  name: TMethodName,
+  request: FastifyRequest,
+): Promise<Refused | undefined> {
+  const actor = await authenticateAdministrator(deps, request.headers.authorization);
+  if (isRefused(actor)) return actor;
+  request.actor = actor;
+  request.principal = actor.principalId;
+  if (methods[name].caller !== 'administrator' || actor.role === 'administrator') return undefined;
+  return counted(keeping, actor, name, null, refuse('role-refused'));
+}
+
+/** The answer's text, or a refusal. */
+async function answerOwner(
+  deps: Deps,
+  keeping: Gatekeeping,
+  name: TMethodName,
+  actor: AdministratorActor,
+  bytes: Buffer | undefined,
+  handle: OwnerHandler<TMethodName>,
+): Promise<string | Refused> {
+  const body = readOwnerRequest(name, bytes);
+  if (isRefused(body)) return counted(keeping, actor, name, null, body);
+  const response = await handle(deps, actor, body.request);
+  if (!isRefused(response)) return writeOwnerResponse(name, response);
+  const clusterId = 'clusterId' in body.request ? body.request.clusterId : null;
+  return counted(keeping, actor, name, clusterId, response);
+}
+
+/** Counts a refusal after authentication, unless it is the service that could not. */
+function counted(
+  keeping: Gatekeeping,
+  actor: AdministratorActor,
+  method: TMethodName,
+  clusterId: string | null,
+  refused: Refused,
+): Refused {
+  const { code } = refused.problem;
+  const { organizationId, principalId } = actor;
+  if (problemCatalogue[code].status < 500) {
+    keeping.refusals.count({ organizationId, principalId, method, code, clusterId });
+  }
+  return refused;
+}
+
+// Spark endpoints ---------------------------------------------------------------------------------------------------
+
+/** One endpoint of `sparkSwarmNodeContracts`. */
+export interface SparkEndpoint {
+  readonly endpoint: string;
+  readonly maxRequestBytes: number;
+  readonly maxResponseBytes: number;
+}
+
+export interface SparkRequest {
+  readonly log: FastifyBaseLogger;
+  /**
+   * Who the node is that the body names. Do it before more of the body is parsed than the scan that found these two; failed
+   * tries of a node are slowed down.
+   */
+  authenticate(nodeId: string, nodeToken: string): Promise<NodeActor | Refused>;
+}
+
+/** Takes the body's bytes, gives the answer's JSON: bytes that are sent as they are. */
+export type SparkHandler = (bytes: Buffer, request: SparkRequest) => Promise<Buffer | string | Refused>;
+
+/** An answer over the endpoint's limit, which no client would read. */
+export class ResponseTooLargeError extends Error {
+  override readonly name = 'ResponseTooLargeError';
+}
+
+/** Limits bytes in both directions; everything in between is the handler's. */
+export function bindSparkEndpoint(
+  app: FastifyInstance,
+  deps: Deps,
+  keeping: Gatekeeping,
+  limits: SparkEndpoint,
+  handle: SparkHandler,
+): void {
+  app.post(limits.endpoint, { bodyLimit: limits.maxRequestBytes }, async (request, reply) => {
+    const bytes = request.body as Buffer | undefined;
+    const claim: ClaimedNode = { nodeId: undefined };
+    const outcome = await keeping.largeBodies.pass(bytes?.length ?? 0, () =>
+      handle(bytes ?? Buffer.alloc(0), sparkRequest(deps, request, claim)),
+    );
+    if (isRefused(outcome)) return answerRefusal(keeping, request, reply, outcome, limits, claim.nodeId);
+    if (Buffer.byteLength(outcome) > limits.maxResponseBytes) {
+      throw new ResponseTooLargeError(`the answer has more than ${limits.maxResponseBytes} bytes`);
+    }
+    return reply.type('application/json').send(outcome);
+  });
+}
+
+/** The node that a body claims to come from, as soon as it is known. */
+interface ClaimedNode {
+  nodeId: string | undefined;
+}
+
+function sparkRequest(deps: Deps, request: FastifyRequest, claim: ClaimedNode): SparkRequest {
+  return {
+    log: request.log,
+    authenticate: async (nodeId, nodeToken) => {
+      claim.nodeId = nodeId;
+      const actor = await authenticateNode(deps, nodeId, nodeToken);
+      if (!isRefused(actor)) request.principal = actor.nodeId;
+      return actor;
+    },
+  };
+}
+
+// Refusals ----------------------------------------------------------------------------------------------------------
+
+interface Refusing {
+  readonly mutation?: boolean;
+  readonly maxResponseBytes?: number;
+}
+
+/** `id`: the node or credential that was claimed. */
+function answerRefusal(
+  keeping: Gatekeeping,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  refused: Refused,
+  route: Refusing,
+  id = parseAuthorization(request.headers.authorization ?? '')?.credentialId,
+): FastifyReply {
+  const retryAfterSeconds =
+    refused.problem.code === 'credential-refused' ? keeping.throttle.fail(request.ip, id) : undefined;
+  const { problem } = retryAfterSeconds === undefined ? refused : refuse('rate-limited', { retrySafe: true });
+  const outcome = route.mutation === true ? ({ mutationOutcome: 'not-applied' } as const) : {};
+  return sendProblem(reply, { ...outcome, ...problem }, { retryAfterSeconds, maximumBytes: route.maxResponseBytes });
+}

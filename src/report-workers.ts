@@ -1,0 +1,42 @@
+/** Large reports are taken by worker threads with connections of their own, so that nobody waits for their parsing. */
+import { Piscina } from 'piscina';
+import type { Refused } from './contract/problems.js';
+import type { PoolSettings } from './db/pool.js';
+import type { NodeActor } from './features/auth/actor.js';
+import type { LargeReportTaker } from './features/observation/routes.js';
+
+/** Bodies over 64 KiB that are processed at once. */
+const workers = 2;
+
+export interface WorkerSettings extends Omit<PoolSettings, 'url'> {
+  /** The database URL; it stays in the process. */
+  readonly url: string;
+}
+
+export interface ReportTask {
+  readonly actor: NodeActor;
+  readonly bytes: Uint8Array;
+}
+
+export interface ReportWorkers {
+  readonly take: LargeReportTaker;
+  close(): Promise<void>;
+}
+
+/** Threads start with the first large report and end when there is none for half a minute. */
+export function createReportWorkers(settings: Omit<PoolSettings, 'size'>): ReportWorkers {
+  const fromSource = import.meta.url.endsWith('.ts');
+  const workerData: WorkerSettings = { ...settings, url: settings.url.reveal(), size: 1 };
+  const pool = new Piscina<ReportTask, string | Refused>({
+    filename: new URL(fromSource ? './report-worker.ts' : './report-worker.js', import.meta.url).href,
+    execArgv: fromSource ? ['--import', 'tsx'] : [],
+    workerData,
+    minThreads: 0,
+    maxThreads: workers,
+    idleTimeout: 30_000,
+  });
+  return {
+    take: (actor, bytes) => pool.run({ actor, bytes }),
+    close: () => pool.close(),
+  };
+}
