@@ -3,7 +3,7 @@ import type { AdministratorClient } from '../client/administrator-client.js';
 import { methodNames, methods, type TMethodName } from '../contract/methods.js';
 import type { JsonObject } from '../contract/strict-json.js';
 import { withClient } from './client-session.js';
-import { type CommandHost, guarded, subcommand } from './command-host.js';
+import { type CommandHost, guarded } from './command-host.js';
 import { urlOption, tokenFileOption, caFileOption, plainHttpOption, readInput } from './connection-options.js';
 import { secretsFileOption, issuing, isIssuing } from './issuing-method.js';
 import { parseObject } from './json-input.js';
@@ -12,7 +12,9 @@ import { printResult, UsageError } from './output.js';
 
 /** `call METHOD [--json OBJECT | --file FILE]` */
 export function registerCall(program: CommandUnknownOpts, host: CommandHost): void {
-  subcommand(program, 'call', 'call a method of the owner API; prints its JSON answer', host)
+  program
+    .command('call')
+    .description('call a method of the owner API; prints its JSON answer')
     .argument('<method>', 'name of the method, e.g. listClusters')
     .addOption(new Option('--json <object>', 'the request').conflicts('file'))
     .option('--file <file>', 'file with the request')

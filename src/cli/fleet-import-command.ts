@@ -1,7 +1,7 @@
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import type { MethodRequest } from '../contract/methods.js';
 import { withClient } from './client-session.js';
-import { type CommandHost, guarded, subcommand } from './command-host.js';
+import { type CommandHost, guarded } from './command-host.js';
 import { urlOption, tokenFileOption, caFileOption, plainHttpOption, readInput } from './connection-options.js';
 import { issuing, warnOfReplay } from './issuing-method.js';
 import { parseObject } from './json-input.js';
@@ -10,8 +10,10 @@ import { jsonOutputOption, printResult } from './output.js';
 
 /** `fleet import FILE --cluster ID --secrets-file FILE` */
 export function registerFleetImport(program: CommandUnknownOpts, host: CommandHost): void {
-  const fleet = subcommand(program, 'fleet', 'clusters, nodes, services and credentials', host);
-  subcommand(fleet, 'import', 'make the nodes, services and specs of a JSON document exist', host)
+  const fleet = program.command('fleet').description('clusters, nodes, services and credentials');
+  fleet
+    .command('import')
+    .description('make the nodes, services and specs of a JSON document exist')
     .argument('<file>', 'JSON object with nodes, services and specs')
     .requiredOption('--cluster <id>', 'the cluster')
     .requiredOption('--secrets-file <file>', 'new file (mode 0600) for the tokens of created nodes')

@@ -8,7 +8,7 @@ import { registerState } from './state-command.js';
 
 /**
  * Adds `fleet import`, `call`, `state` and `agent spark`. Exit codes: 0 done, 1 refused, 2 not a command that could be
- * carried out, 3 not reached or with an unknown outcome.
+ * carried out, 3 not reached or with an unknown outcome. What isn't a command line at all is the program's to refuse.
  */
 export function registerRemoteCommands(program: CommandUnknownOpts, host: CommandHost = processHost): void {
   registerFleetImport(program, host);

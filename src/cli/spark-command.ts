@@ -4,14 +4,16 @@ import { capturedSource } from '../agents/docker/captured-source.js';
 import { engineSource } from '../agents/docker/engine-source.js';
 import type { SparkEvent } from '../agents/spark/log.js';
 import { startSpark } from '../agents/spark/start.js';
-import { type CommandHost, guarded, subcommand } from './command-host.js';
+import { type CommandHost, guarded } from './command-host.js';
 import { urlOption, caFileOption, plainHttpOption, tokenFromFile, transportOptions } from './connection-options.js';
 import { jsonOutputOption, UsageError } from './output.js';
 
 /** `agent spark --node ID --token-file FILE (--docker SOCKET | --capture DIR)` */
 export function registerSpark(program: CommandUnknownOpts, host: CommandHost): void {
-  const agent = subcommand(program, 'agent', 'reference agents', host);
-  subcommand(agent, 'spark', 'report what Docker has and read the node’s prepared handoffs', host)
+  const agent = program.command('agent').description('reference agents');
+  agent
+    .command('spark')
+    .description('report what Docker has and read the node’s prepared handoffs')
     .requiredOption('--node <id>', 'the node')
     .requiredOption('--token-file <file>', 'file with the node’s Spark token')
     .addOption(new Option('--docker <socket>', 'socket of the engine').conflicts('capture'))

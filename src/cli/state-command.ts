@@ -2,13 +2,15 @@ import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import type { MethodResponse } from '../contract/methods.js';
 import type { Reference } from '../contract/schema.js';
 import { withClient } from './client-session.js';
-import { type CommandHost, guarded, subcommand } from './command-host.js';
+import { type CommandHost, guarded } from './command-host.js';
 import { urlOption, tokenFileOption, caFileOption, plainHttpOption } from './connection-options.js';
 import { jsonOutputOption, printResult } from './output.js';
 
 /** `state --cluster ID` */
 export function registerState(program: CommandUnknownOpts, host: CommandHost): void {
-  subcommand(program, 'state', 'phase, references and counts of a cluster', host)
+  program
+    .command('state')
+    .description('phase, references and counts of a cluster')
     .requiredOption('--cluster <id>', 'the cluster')
     .addOption(urlOption())
     .addOption(tokenFileOption())

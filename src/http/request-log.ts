@@ -55,7 +55,7 @@ function framesOf(stack: string): string {
 
 /** One line per answered request: verb, route, status, milliseconds, and who it was. */
 export function logRequests(app: FastifyInstance): void {
-  app.addHook('onResponse', async (request, reply) => {
+  app.addHook('onResponse', (request, reply, done) => {
     request.log.info(
       {
         method: request.method,
@@ -66,6 +66,7 @@ export function logRequests(app: FastifyInstance): void {
       },
       'request',
     );
+    done();
   });
 }
 

@@ -1,7 +1,7 @@
 import { mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { Command } from '@commander-js/extra-typings';
+import { Command, CommanderError } from '@commander-js/extra-typings';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { CommandHost } from '../../src/cli/command-host.js';
 import { registerRemoteCommands } from '../../src/cli/remote-commands.js';
@@ -26,8 +26,6 @@ afterEach(async () => {
   await rm(directory, { recursive: true });
 });
 
-class Exited extends Error {}
-
 async function run(args: string[], environment: Record<string, string> = {}) {
   const result = { stdout: '', stderr: '', code: 0 };
   const host: CommandHost = {
@@ -35,15 +33,12 @@ async function run(args: string[], environment: Record<string, string> = {}) {
     stdout: (text) => (result.stdout += text),
     stderr: (text) => (result.stderr += text),
     setExitCode: (code) => (result.code = code),
-    exit: (code) => {
-      result.code = code;
-      throw new Exited();
-    },
   };
-  const program = new Command().configureOutput({ writeErr: host.stderr, writeOut: host.stdout });
+  const program = new Command().exitOverride().configureOutput({ writeErr: host.stderr, writeOut: host.stdout });
   registerRemoteCommands(program, host);
   await program.parseAsync(args, { from: 'user' }).catch((error: unknown) => {
-    if (!(error instanceof Exited)) throw error;
+    if (!(error instanceof CommanderError)) throw error;
+    result.code = 2; // as the program's entry does
   });
   return result;
 }

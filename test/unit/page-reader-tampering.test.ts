@@ -61,16 +61,8 @@ describe('an answer that was changed on its way is refused by name', () => {
     ['an unknown member', 'response-malformed', onPage(0, (answer) => ({ ...answer, more: 1 }))],
     ['a missing member', 'response-malformed', onPage(1, ({ protocol: _protocol, ...answer }) => answer)],
     ['no JSON object', 'response-malformed', onPage(0, () => [])],
-    [
-      'another protocol',
-      'protocol-mismatch',
-      onPage(1, (answer) => (answer.protocol = { major: 33, minor: 0 }) && answer),
-    ],
-    [
-      'a later minor',
-      'protocol-mismatch',
-      onPage(0, (answer) => (answer.protocol = { major: 32, minor: 16 }) && answer),
-    ],
+    ['another protocol', 'protocol-mismatch', onPage(1, (answer) => void (answer.protocol = { major: 33, minor: 0 }))],
+    ['a later minor', 'protocol-mismatch', onPage(0, (answer) => void (answer.protocol = { major: 32, minor: 16 }))],
     ['another node', 'node-mismatch', onPage(0, (answer) => void (answer.nodeId = 'node-b'))],
     ['a header of another digest', 'aggregate-invalid', onPage(0, ({ aggregate }) => changeDigest(aggregate))],
     ['a header of other counts', 'aggregate-invalid', onPage(0, ({ aggregate }) => void (aggregate.actualCount -= 1))],
