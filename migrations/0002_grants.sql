@@ -10,6 +10,7 @@ declare
 begin
   if exists (select from pg_roles where rolname = 'fleet_cutover_service') then
     grant usage on schema control to fleet_cutover_service;
+    grant select on control.migrations to fleet_cutover_service;
     for name in select tablename from pg_tables where schemaname = 'control' and tablename <> 'migrations' loop
       execute format('grant select, insert on control.%I to fleet_cutover_service', name);
       if not name = any (immutable) then

@@ -5,6 +5,7 @@ import type { Deps } from './deps.js';
 import { admissionHandlers } from './features/admission/routes.js';
 import { authHandlers } from './features/auth/routes.js';
 import { createFleetOperations } from './features/fleet/routes.js';
+import { gateHandlers } from './features/gate/routes.js';
 import { inventoryHandlers } from './features/inventory/routes.js';
 import { insertManagerHead } from './features/inventory/rows.js';
 import { type LargeReportTaker, swarmObservationHandler } from './features/observation/routes.js';
@@ -13,6 +14,7 @@ import { scopeHandlers } from './features/scope/routes.js';
 import { insertScopeHeads } from './features/scope/rows.js';
 import { preparedVolumeHandoffsHandler, volumeHandoffHandlers } from './features/volume-handoff/routes.js';
 import { deriveAgain, initializeVolumeHandoffs } from './features/volume-handoff/steps.js';
+import { Watch } from './features/watch/watch.js';
 import { bindOwnerMethods, bindSparkEndpoint, createGatekeeping } from './http/bind.js';
 import { bindHealth, type ProcessState } from './http/health.js';
 import type { OwnerHandlers } from './http/owner-handlers.js';
@@ -30,7 +32,12 @@ export function createApp(deps: Deps, options: AppOptions): FastifyInstance {
   const app = createServer(options.server);
   const keeping = createGatekeeping(app, deps);
   bindHealth(app, deps, options.process);
-  bindOwnerMethods(app, deps, keeping, ownerHandlers);
+  const watch = new Watch(deps);
+  app.addHook('preClose', () => watch.close());
+  bindOwnerMethods(app, deps, keeping, {
+    ...ownerHandlers,
+    watchFleetCutover: (_deps, actor, input) => watch.watch(actor, input),
+  } satisfies OwnerHandlers);
   const { swarmObservation, fleetCutoverPreparedVolumeHandoffs } = sparkSwarmNodeContracts;
   bindSparkEndpoint(app, deps, keeping, swarmObservation, swarmObservationHandler(deps, options.takeLargeReport));
   bindSparkEndpoint(app, deps, keeping, fleetCutoverPreparedVolumeHandoffs, preparedVolumeHandoffsHandler(deps));
@@ -57,4 +64,5 @@ const ownerHandlers = {
   ...scopeHandlers,
   ...volumeHandoffHandlers,
   ...admissionHandlers,
-} satisfies OwnerHandlers;
+  ...gateHandlers,
+} satisfies Partial<OwnerHandlers>;

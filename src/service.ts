@@ -56,7 +56,8 @@ export class Service {
     const migrations = await readMigrations(MIGRATIONS);
     const { applied, separation } = await migrate({ ownerUrl, serviceUrl, directory: MIGRATIONS, clock: systemClock });
     if (applied.length > 0) this.#log.info({ applied }, 'migrations applied');
-    if (separation === 'reduced') this.#log.warn('the service’s login owns the tables: only triggers protect immutable rows');
+    if (separation === 'reduced')
+      this.#log.warn('the service’s login owns the tables: only triggers protect immutable rows');
     const { poolSize: size, statementTimeoutMs, lockTimeoutMs } = config;
     this.#running.db = openPool({ url: serviceUrl, size, statementTimeoutMs, lockTimeoutMs });
     this.#running.workers = createReportWorkers({ url: serviceUrl, statementTimeoutMs, lockTimeoutMs });
@@ -110,4 +111,3 @@ export class Service {
     await database?.release();
   }
 }
-

@@ -5,14 +5,13 @@ import { systemClock } from '../clock.js';
 import { readConfig } from '../config.js';
 import { isIdentifier } from '../features/auth/credential.js';
 import { type Refused, problemCatalogue } from '../contract/problems.js';
-import { type DatabaseAccess, openForCommand } from '../database.js';
-import { migrate } from '../db/migrate.js';
-import { openPool } from '../db/pool.js';
+import { openForCommand } from '../database.js';
+import { migrate, type MigrateResult } from '../db/migrate.js';
 import type { Deps } from '../deps.js';
 import { bootstrap, revokeOnHost } from '../features/auth/host-operations.js';
-import { systemRandom } from '../random.js';
+import { onHostDatabase } from '../host-access.js';
 import { isRefused } from '../refusal.js';
-import { UsageError } from './output.js';
+import { exitCodes, UsageError } from './output.js';
 
 const MIGRATIONS = join(import.meta.dirname, '..', '..', 'migrations');
 
@@ -46,7 +45,7 @@ export function registerHostCommands(program: CommandUnknownOpts): void {
     .command('migrate')
     .description('bring the database to this program’s schema')
     .action(async () => {
-      const result = await withAccess((access) => migrate({ ...access, directory: MIGRATIONS, clock: systemClock }));
+      const result = await migrateDatabase();
       const applied = result.applied.length === 0 ? 'nothing to apply' : `applied ${result.applied.join(', ')}`;
       process.stderr.write(`${applied}; separation: ${result.separation}\n`);
     });
@@ -59,26 +58,19 @@ function demandIdentifier(what: string, id: string): void {
 
 /** Does the work, or says why it was refused; undefined then. */
 async function onDatabase<T>(work: (deps: Deps) => Promise<T | Refused>): Promise<T | undefined> {
-  const outcome = await withAccess(async ({ serviceUrl }) => {
-    const db = openPool({ url: serviceUrl, size: 1, statementTimeoutMs: 15_000, lockTimeoutMs: 5_000 });
-    try {
-      return await work({ db, clock: systemClock, random: systemRandom });
-    } finally {
-      await db.close();
-    }
-  });
+  const outcome = await onHostDatabase(readConfig(process.env), work);
   if (!isRefused(outcome)) return outcome;
   const { code, detail } = outcome.problem;
   process.stderr.write(`Refused (${code}): ${detail ?? problemCatalogue[code].title}\n`);
-  process.exitCode = 1;
+  process.exitCode = exitCodes.refused;
   return undefined;
 }
 
-async function withAccess<T>(work: (access: DatabaseAccess) => Promise<T>): Promise<T> {
-  const access = await openForCommand(readConfig(process.env));
+async function migrateDatabase(): Promise<MigrateResult> {
+  const { ownerUrl, serviceUrl, release } = await openForCommand(readConfig(process.env));
   try {
-    return await work(access);
+    return await migrate({ ownerUrl, serviceUrl, directory: MIGRATIONS, clock: systemClock });
   } finally {
-    await access.release();
+    await release();
   }
 }

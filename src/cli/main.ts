@@ -5,12 +5,14 @@ import { explainStartupError } from '../startup-error.js';
 import { registerHostCommands } from './host-commands.js';
 import { exitCodes, type TExitCode, UsageError } from './output.js';
 import { registerRemoteCommands } from './remote-commands.js';
+import { registerVerify } from './verify-command.js';
 
 const program = new Command('fleet-cutover')
   .description('moves a fleet of stateful services from Docker Swarm to Pallet')
   .exitOverride();
 registerHostCommands(program);
 registerRemoteCommands(program);
+registerVerify(program);
 
 try {
   await program.parseAsync();

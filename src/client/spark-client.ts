@@ -93,9 +93,9 @@ export function createSparkClient(options: SparkClientOptions): SparkClient {
         protocol: supportedProtocol,
         observation,
       });
-      // An observation has no member yet that isn't part of the census, whose budget is the smaller one.
-      const body = encodeBounded('ISparkSwarmObservationRequest', request, maximumObservationCensusBytes);
       const limits = sparkSwarmNodeContracts.swarmObservation;
+      const body = encodeBounded('ISparkSwarmObservationRequest', request, limits.maxRequestBytes);
+      refuseOverCensus(request.observation, body.byteLength);
       const answer = sparkSwarmObservationAcceptedReceiptRecord;
       const receipt = await send({ limits, body, answer, effect: 'change' }, signal);
       refuseErrors(receiptErrors(receipt, nodeId, request.observation));
@@ -130,11 +130,26 @@ interface SparkExchange<T> {
 
 /** @throws ContractError for more bytes than the endpoint takes */
 function encodeBounded(name: string, request: unknown, maximumBytes: number): Uint8Array {
-  const body = new TextEncoder().encode(canonicalizeStrictJson(request));
+  const body = encode(request);
   if (body.byteLength > maximumBytes) {
     throw new ContractError(name, [`has ${body.byteLength} bytes, at most ${maximumBytes} are taken`]);
   }
   return body;
+}
+
+/** Held fences have a budget of their own, which the contract checks; all other bytes share the census's. */
+function refuseOverCensus(observation: TSparkSwarmObservation, bodyBytes: number): void {
+  const evidence = observation.fleetCutoverHeldVolumeFences;
+  const evidenceBytes = evidence === undefined ? 0 : encode(evidence).byteLength;
+  const bytes = bodyBytes - evidenceBytes;
+  if (bytes <= maximumObservationCensusBytes) return;
+  throw new ContractError('ISparkSwarmObservationRequest', [
+    `has ${bytes} bytes without its held fences, at most ${maximumObservationCensusBytes} are taken`,
+  ]);
+}
+
+function encode(value: unknown): Uint8Array {
+  return new TextEncoder().encode(canonicalizeStrictJson(value));
 }
 
 function receiptErrors(

@@ -17,7 +17,7 @@ export interface TransportOptions {
   readonly connections?: number;
   /** Time to connect, in ms (default 5,000). */
   readonly connectTimeoutMs?: number;
-  /** Time for one request with its whole answer, in ms (default 60,000). */
+  /** Time for one request with its whole answer, in ms (default 90,000: longer than the longest watch). */
   readonly requestTimeoutMs?: number;
 }
 
@@ -53,7 +53,7 @@ export interface Transport {
 /** @throws ServiceUrlError for a URL that is none, has credentials, or leads to another machine without `https:` */
 export function openTransport(options: TransportOptions): Transport {
   const { origin, prefix } = parseServiceUrl(options.url, options);
-  const requestTimeoutMs = options.requestTimeoutMs ?? 60_000;
+  const requestTimeoutMs = options.requestTimeoutMs ?? 90_000;
   const pool = new Pool(origin, {
     connections: options.connections ?? 8,
     connect: {

@@ -13,10 +13,11 @@ import {
   FleetCutoverPreparedVolumeHandoffIntent,
   FleetCutoverPreparedVolumeHandoffPage,
 } from './handoff.js';
+import { FleetCutoverCoverage, FleetCutoverGate } from './gate.js';
 import { fleetCutoverContract } from './limits.js';
 import { mutation, query } from './method.js';
 import { FleetCutoverManagerSnapshot } from './observation.js';
-import { FleetCutoverRuntime } from './runtime.js';
+import { fleetCutoverPhases, FleetCutoverRuntime } from './runtime.js';
 import {
   closed,
   Digest,
@@ -25,9 +26,11 @@ import {
   NaturalInteger,
   nullable,
   oneOf,
+  Reason,
 } from './schema.js';
 import { FleetCutoverScope, FleetCutoverTargetSet, ScopeStatement } from './scope.js';
 import { RuntimeStorageFilesystemRequest } from './storage-claim.js';
+import { FleetCutoverWriteOff } from './write-off.js';
 
 const Reference = FleetCutoverAcceptedEvidenceReference;
 const maximumEntries = fleetCutoverContract.maximumPreparedVolumeHandoffMutationEntries;
@@ -53,7 +56,11 @@ const HandoffOutcome = closed({
 });
 export type IHandoffOutcome = Static<typeof HandoffOutcome>;
 
-const Page = { cursor: nullable(Type.String({ maxLength: 512 })), limit: Type.Integer({ minimum: 1, maximum: 1024 }) };
+/** A cursor names the last item shown: a volume's name has up to 4,096 characters, each up to six bytes of JSON. */
+const Page = {
+  cursor: nullable(Type.String({ maxLength: 40_960 })),
+  limit: Type.Integer({ minimum: 1, maximum: 1024 }),
+};
 
 const BlockerSummary = Type.Array(closed({ code: Type.String(), count: NaturalInteger }));
 
@@ -112,6 +119,94 @@ export const cutoverMethods = {
     'Makes the aggregate’s next revision from current evidence; changes no handoff',
     { clusterId: Identifier, runtime: Reference, scope: Reference, expectedAggregate: nullable(Reference) },
     { aggregate: FleetCutoverPreparedVolumeHandoffAggregate },
+  ),
+  advanceFleetCutoverPhase: mutation(
+    'fleetcutover',
+    'advanceFleetCutoverPhase',
+    'Moves the cluster to the next phase, if every gate is met in this very transaction',
+    { clusterId: Identifier, runtime: Reference, to: oneOf(...fleetCutoverPhases) },
+    { runtime: FleetCutoverRuntime, gates: Type.Array(FleetCutoverGate) },
+  ),
+  revokeFleetCutoverCoreflowCredential: mutation(
+    'fleetcutover',
+    'revokeFleetCutoverCoreflowCredential',
+    'Revokes the relay’s credential for good',
+    { clusterId: Identifier, runtime: Reference },
+    { credentialId: Identifier, generation: Type.Integer({ minimum: 1 }) },
+  ),
+  writeOffNode: mutation(
+    'fleetcutover',
+    'writeOffNode',
+    'Declares a node destroyed: one administrator proposes, another confirms the proposal',
+    {
+      clusterId: Identifier,
+      runtime: Reference,
+      nodeId: Identifier,
+      proposal: nullable(Reference),
+      reason: Reason,
+      verified: Reason,
+    },
+    { writeOff: FleetCutoverWriteOff },
+  ),
+  writeOffVolume: mutation(
+    'fleetcutover',
+    'writeOffVolume',
+    'Declares a volume lost: one administrator proposes, another confirms the proposal',
+    {
+      clusterId: Identifier,
+      runtime: Reference,
+      nodeId: Identifier,
+      serviceId: Identifier,
+      mountIdentityDigest: Digest,
+      proposal: nullable(Reference),
+      reason: Reason,
+      verified: Reason,
+    },
+    { writeOff: FleetCutoverWriteOff },
+  ),
+  explainFleetCutover: query(
+    'fleetcutover',
+    'explainFleetCutover',
+    'Why the phase does not advance: every gate, what is missing, on what evidence, and who acts next',
+    {
+      clusterId: Identifier,
+      subject: Type.Union([
+        closed({ kind: Type.Literal('cluster') }),
+        closed({ kind: Type.Literal('node'), nodeId: Identifier }),
+        closed({ kind: Type.Literal('service'), serviceId: Identifier }),
+        closed({ kind: Type.Literal('handoff'), nodeId: Identifier, id: Identifier }),
+      ]),
+    },
+    closed({
+      runtime: FleetCutoverRuntime,
+      next: nullable(oneOf(...fleetCutoverPhases)),
+      /** Gates of the next phase; those that name the subject where one was asked for. */
+      gates: Type.Array(FleetCutoverGate),
+      coverage: FleetCutoverCoverage,
+      verdicts: Type.Array(FleetCutoverTaskVerdict, { maxItems: 100 }),
+      blockers: Type.Array(FleetCutoverBlocker, { maxItems: 100 }),
+      entries: Type.Array(FleetCutoverRequiredEntry, { maxItems: 100 }),
+      writeOffs: Type.Array(FleetCutoverWriteOff),
+    }),
+  ),
+  watchFleetCutover: query(
+    'fleetcutover',
+    'watchFleetCutover',
+    'Waits for the next change of phase, aggregate, derivation or coverage',
+    {
+      clusterId: Identifier,
+      cursor: nullable(Type.String({ maxLength: 512 })),
+      timeoutMs: Type.Integer({ minimum: 0, maximum: 60_000 }),
+    },
+    closed({
+      cursor: Type.String(),
+      /** The cursor was of another life of the database: read everything again. */
+      reset: Type.Boolean(),
+      changed: Type.Array(oneOf('runtime', 'aggregate', 'derivation', 'coverage')),
+      runtime: Reference,
+      phase: oneOf(...fleetCutoverPhases),
+      aggregate: nullable(Reference),
+    }),
   ),
   readFleetCutoverState: query(
     'fleetcutover',

@@ -48,6 +48,7 @@ export const blockerCodes = [
   'mount-limit',
   'entry-limit',
   'source-empty',
+  'target-invalid',
   'driver-unclassified',
   'ingress-persistent-mount',
   'overlap-keys',
@@ -101,7 +102,7 @@ export const FleetCutoverRequiredEntry = closed({
   /** Docker's destination: the request's mountPath must equal it. */
   mountPath: DockerText,
   volumeName: nullable(DockerText),
-  state: oneOf('missing', 'prepared', 'surplus'),
+  state: oneOf('missing', 'prepared', 'surplus', 'written-off'),
   /** The prepared handoff; null where it is missing. */
   handoff: nullable(FleetCutoverAcceptedEvidenceReference),
   blockers: Type.Array(oneOf(...blockerCodes)),

@@ -38,10 +38,12 @@ export const FleetCluster = closed({
 });
 export type IFleetCluster = Static<typeof FleetCluster>;
 
+export const credentialKinds = ['administrator', 'node-token', 'node-session', 'coreflow-relay'] as const;
+
 /** State of one credential without its secret or hash. */
 export const CredentialState = closed({
   credentialId: Identifier,
-  kind: oneOf('administrator', 'node-token', 'node-session', 'coreflow-relay'),
+  kind: oneOf(...credentialKinds),
   /** Principal or node that it belongs to. */
   subjectId: Identifier,
   role: nullable(oneOf(...roles)),
@@ -61,7 +63,7 @@ export const FleetNode = closed({
   sessionCredentialGeneration: PositiveInteger,
   corestorePublicKey: nullable(Type.String({ pattern: '^[0-9a-f]{64}$' })),
   corestorePublicKeyGeneration: NaturalInteger,
-  state: oneOf('active', 'quarantined', 'revoked'),
+  state: oneOf('active', 'quarantined', 'revoked', 'written-off'),
   /** Why it is quarantined; null otherwise. */
   quarantineReason: nullable(DockerText),
   lastReport: nullable(
@@ -123,6 +125,9 @@ export const clusterServiceSpecRecord = defineRecord('IClusterServiceSpec', Clus
 /** A credential's secret, shown once. */
 export const IssuedSecret = closed({
   credentialId: Identifier,
+  kind: oneOf(...credentialKinds),
+  /** Principal, node or relay that it belongs to. */
+  subjectId: Identifier,
   generation: PositiveInteger,
   secret: Type.Union([AdministratorToken, BearerSecret]),
 });

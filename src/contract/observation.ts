@@ -3,6 +3,7 @@
  * Snapshots carry no time, so that the same reality is the same content.
  */
 import { type Static, Type } from '@sinclair/typebox';
+import { FleetCutoverHeldVolumeFenceEvidencePage, heldFenceEvidenceRules, heldFenceRefusals } from './held-fence.js';
 import { fleetCutoverContract } from './limits.js';
 import { ProtocolOffer } from './protocol.js';
 import { defineRecord } from './record.js';
@@ -288,6 +289,8 @@ const observationBase = {
   observationSequence: PositiveInteger,
   /** The agent's clock in Unix ms: recorded for people, compared with nothing. */
   observedAt: NaturalInteger,
+  /** In every state: exact page membership also proves an empty share. */
+  fleetCutoverHeldVolumeFences: Type.Optional(FleetCutoverHeldVolumeFenceEvidencePage),
 };
 
 export const SparkSwarmObservation = Type.Union([
@@ -310,6 +313,9 @@ export type TSparkSwarmObservation = Static<typeof SparkSwarmObservation>;
 
 function observationRules(observation: TSparkSwarmObservation): string[] {
   const errors: string[] = [];
+  if (observation.fleetCutoverHeldVolumeFences !== undefined) {
+    errors.push(...heldFenceEvidenceRules(observation.fleetCutoverHeldVolumeFences));
+  }
   if (observation.state === 'unknown') return errors;
   if (observation.fleetCutoverLocalNodeSnapshot !== undefined) {
     errors.push(...localRules(observation.fleetCutoverLocalNodeSnapshot));
@@ -341,7 +347,16 @@ export type ISparkSwarmObservationRequest = Static<typeof SparkSwarmObservationR
 export const sparkSwarmObservationRequestRecord = defineRecord(
   'ISparkSwarmObservationRequest',
   SparkSwarmObservationRequest,
-  { rules: (request) => observationRules(request.observation) },
+  {
+    rules: (request) => {
+      const evidence = request.observation.fleetCutoverHeldVolumeFences;
+      const foreign = evidence !== undefined && evidence.nodeId !== request.nodeId;
+      return [
+        ...observationRules(request.observation),
+        ...(foreign ? ['/observation/fleetCutoverHeldVolumeFences names another node than the reporter'] : []),
+      ];
+    },
+  },
 );
 export const validateSparkSwarmObservationRequest = async (value: unknown): Promise<string[]> =>
   sparkSwarmObservationRequestRecord.validate(value);
@@ -362,6 +377,13 @@ export const SparkSwarmObservationAcceptedReceipt = closed({
   runtime: FleetCutoverAcceptedEvidenceReference,
   localSnapshot: SnapshotReceipt,
   managerSnapshot: SnapshotReceipt,
+  /** What became of the held fences: a stale pin refuses only them. `coveredPages` is of the named aggregate. */
+  heldVolumeFences: closed({
+    state: oneOf('accepted', 'refused', 'absent'),
+    code: nullable(oneOf(...heldFenceRefusals)),
+    aggregate: nullable(FleetCutoverAcceptedEvidenceReference),
+    coveredPages: NaturalInteger,
+  }),
   protocol: ProtocolOffer,
 });
 export type ISparkSwarmObservationAcceptedReceipt = Static<typeof SparkSwarmObservationAcceptedReceipt>;

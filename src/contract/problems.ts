@@ -3,6 +3,7 @@
  * Wire form is RFC 9457 `application/problem+json`.
  */
 import { type Static, Type } from '@sinclair/typebox';
+import { FleetCutoverGate } from './gate.js';
 import { closed, DockerText, FleetCutoverAcceptedEvidenceReference, nullable, oneOf } from './schema.js';
 
 type Actor = 'caller' | 'administrator' | 'operator';
@@ -58,6 +59,12 @@ export const problemCatalogue = {
   'media-type': entry(415, 'The body must be application/json'),
   // 422: refused by the rules
   'mutation-id-reused': entry(422, 'The mutation id was used with another body, method or caller'),
+  'gate-unmet': entry(422, 'At least one gate of the phase is not met', 'administrator'),
+  'phase-order': entry(422, 'Phases go forward one by one'),
+  'write-off-refused': entry(422, 'The write-off is refused'),
+  'write-off-stale': entry(409, 'The proposal is not the current one'),
+  'node-written-off': entry(403, 'The node is written off for good', 'administrator'),
+  'relay-unknown': entry(404, 'The cluster has no registered Coreflow relay'),
   'phase-refused': entry(422, 'The cluster’s phase does not permit this act', 'administrator'),
   'batch-refused': entry(422, 'At least one entry of the batch is refused'),
   'pin-unknown': entry(422, 'The pinned revision is not one of this cluster’s'),
@@ -101,6 +108,7 @@ export const batchEntryCodes = [
   'coreflow-mismatch',
   'overlap-unknown',
   'volume-unknown',
+  'strays-only',
   'spec-differs',
   'node-differs',
 ] as const;
@@ -128,6 +136,8 @@ export const ProblemDocument = closed({
   current: Type.Optional(nullable(FleetCutoverAcceptedEvidenceReference)),
   entries: Type.Optional(Type.Array(ProblemEntry)),
   errors: Type.Optional(Type.Array(Type.String())),
+  /** Gates that are not met, as `explainFleetCutover` shows them. */
+  gates: Type.Optional(Type.Array(FleetCutoverGate)),
   supported: Type.Optional(closed({ major: Type.Integer(), minor: Type.Integer() })),
   mutationOutcome: Type.Optional(oneOf('not-applied', 'unknown')),
   /** The very same request may be sent again. */

@@ -52,7 +52,7 @@ export const ScopeOverlapConfirmation = closed({
 });
 export const ScopeDormantVolume = closed({ nodeId: Identifier, volumeName: DockerText, reason: Reason });
 export const ScopeReleasedEntry = closed({ ...EntryKey, reason: Reason });
-/** Lets go the entries of a service's anonymous volumes that no container mounts any more. */
+/** Lets go the entries of a service's old anonymous volumes: those of which only finished tasks' containers are left. */
 export const ScopeReleasedAnonymousVolumes = closed({ serviceId: Identifier, reason: Reason });
 
 export const ScopeCoreflow = Type.Union([

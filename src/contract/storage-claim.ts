@@ -21,6 +21,12 @@ import { Type } from '@sinclair/typebox';
 /** Absolute, normalised: no empty, `.` or `..` segment, no trailing slash, no NUL. */
 export const MountPath = Type.String({ pattern: '^(/(?!\\.{1,2}(/|$))[^/\\u0000]+)+$', maxLength: 4096 });
 
+const mountPathPattern = new RegExp(MountPath.pattern!);
+/** Whether a request can name the path. */
+export function isMountPath(path: string): boolean {
+  return path.length <= MountPath.maxLength! && mountPathPattern.test(path);
+}
+
 /** The full canonical retained `ReadWriteOnce` filesystem request. */
 export const RuntimeStorageFilesystemRequest = closed({
   requestId: Identifier,

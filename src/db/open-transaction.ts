@@ -158,7 +158,8 @@ export class OpenTransaction {
         }
       });
     });
-    this.#sent.push(answer);
+    // Settles with the answer without keeping its rows: a long transaction must not hold all that it has read.
+    this.#sent.push(answer.then(forget, forget));
     return answer;
   }
 
@@ -287,6 +288,8 @@ export class OpenTransaction {
 function isFinal(error: unknown): boolean {
   return isRetryable(error) || error instanceof TransactionLostError || error instanceof CommitUnknownError;
 }
+
+function forget(): void {}
 
 /** Marks the rejection as handled; whoever awaits the promise still gets it. */
 function handled<T>(promise: Promise<T>): Promise<T> {

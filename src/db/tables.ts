@@ -51,6 +51,7 @@ export interface NodesTable {
   local_seen_at: number | null;
   local_incomplete: string | null;
   created_at: Generated<Date>;
+  local_runtime_generation: number | null;
 }
 
 export interface ServicesTable {
@@ -192,6 +193,7 @@ export interface ManagerSnapshotHeadsTable {
   node_id: string | null;
   seen_at: number | null;
   incomplete: string | null;
+  runtime_generation: number | null;
 }
 
 export interface ManagerSnapshotsTable {
@@ -238,6 +240,11 @@ export interface ObservedServicesTable {
   swarm_service_id: string;
   name: string;
   mounts: unknown;
+  mode: Generated<string>;
+  replicas: number | null;
+  spec_version: Generated<number>;
+  spec_digest: Generated<string>;
+  role: string | null;
 }
 
 export interface ObservedSwarmNodesTable {
@@ -360,6 +367,63 @@ export interface PageHeadsTable {
   first_handoff_id: string;
 }
 
+export interface NodeGateFactsTable {
+  cluster_id: string;
+  node_id: string;
+  pallet_ready: boolean;
+  old_mode_refused: boolean;
+  active_containers: number;
+  confirmed_containers: number;
+  detail: unknown;
+}
+
+export interface HeldFencesTable {
+  cluster_id: string;
+  node_id: string;
+  handoff_id: string;
+  fence_id: string;
+  generation: number;
+  digest: string;
+  handoff_generation: number;
+  record: string;
+}
+
+export interface TargetSetNodesTable {
+  cluster_id: string;
+  generation: number;
+  node_id: string;
+}
+
+export interface CoverageTable {
+  cluster_id: string;
+  node_id: string;
+  aggregate_generation: number;
+  covered: number;
+  covered_pages: string;
+  held_pages: string;
+  version: number;
+  minute: number;
+  minute_covered: number;
+}
+
+export interface CoreflowRetirementsTable {
+  cluster_id: string;
+  generation: number;
+  digest: string;
+  record: string;
+}
+
+export interface WriteOffsTable {
+  cluster_id: string;
+  write_off_id: string;
+  generation: number;
+  digest: string;
+  state: string;
+  node_id: string;
+  handoff_id: string | null;
+  record: string;
+}
+
 /** Names are qualified, so that a query says which schema it touches. */
 export interface Database {
   'control.organizations': OrganizationsTable;
@@ -400,4 +464,10 @@ export interface Database {
   'control.handoff_revisions': HandoffRevisionsTable;
   'control.handoff_pages': HandoffPagesTable;
   'control.page_heads': PageHeadsTable;
+  'control.node_gate_facts': NodeGateFactsTable;
+  'control.held_fences': HeldFencesTable;
+  'control.target_set_nodes': TargetSetNodesTable;
+  'control.coverage': CoverageTable;
+  'control.coreflow_retirements': CoreflowRetirementsTable;
+  'control.write_offs': WriteOffsTable;
 }

@@ -132,7 +132,9 @@ async function registerFleet({ capture, say }: Stage, admin: AdministratorClient
   const names = new Set<string>();
   const anySignal = new AbortController().signal;
   for (const node of capture.nodes) {
-    const services = await capturedSource(capture.directoryOf(node)).services(anySignal).catch(() => []);
+    const services = await capturedSource(capture.directoryOf(node))
+      .services(anySignal)
+      .catch(() => []);
     for (const { Spec } of services) names.add(Spec.Name);
   }
   const created = await admin.createCluster({
@@ -149,10 +151,8 @@ async function registerFleet({ capture, say }: Stage, admin: AdministratorClient
     specs: [],
   });
   const tokens = new Map<string, Secret>();
-  const { credentials } = await admin.listCredentials({ clusterId, cursor: null, limit: 1000 });
-  for (const { credentialId, secret } of imported.secrets) {
-    const credential = credentials.find((each) => each.credentialId === credentialId);
-    if (credential?.kind === 'node-token') tokens.set(credential.subjectId, new Secret(secret));
+  for (const { kind, subjectId, secret } of imported.secrets) {
+    if (kind === 'node-token') tokens.set(subjectId, new Secret(secret));
   }
   say(`Registered ${capture.nodes.length} nodes (${capture.nodes.join(', ')}) and ${names.size} services.`);
   return {
@@ -193,19 +193,37 @@ function openAgent({ capture, directory, url }: Stage, node: string, token: Secr
 
 async function reportNode({ say }: Stage, { node, spark }: Agent): Promise<void> {
   const { receipt } = await spark.runOnce();
-  say(`Spark on ${node} reported: local snapshot ${receipt.localSnapshot.state}, manager snapshot ${receipt.managerSnapshot.state}.`);
+  say(
+    `Spark on ${node} reported: local snapshot ${receipt.localSnapshot.state}, manager snapshot ${receipt.managerSnapshot.state}.`,
+  );
 }
 
-async function admit({ capture, say }: Stage, admin: AdministratorClient, runtime: Reference, owners: ReadonlyMap<string, string>) {
+async function admit(
+  { capture, say }: Stage,
+  admin: AdministratorClient,
+  runtime: Reference,
+  owners: ReadonlyMap<string, string>,
+) {
   const { reference, snapshot } = await admin.readFleetCutoverManagerSnapshot({ clusterId, snapshot: null });
   const inventory = snapshot as IFleetCutoverCompleteManagerSnapshot;
   say(`The inventory has ${inventory.services.length} swarm services and ${inventory.tasks.length} tasks.`);
   const before = await classify(admin, runtime, reference, null, scopeStatement(inventory, null, owners), true);
   const total = before.blockers.reduce((sum, each) => sum + each.count, 0);
-  say(`Dry run without anybody's word: ${before.requiredCount} entries required, ${total} blockers (${summary(before.blockers)}).`);
-  const scope = await classify(admin, runtime, reference, null, scopeStatement(inventory, capture.classification, owners), false);
+  say(
+    `Dry run without anybody's word: ${before.requiredCount} entries required, ${total} blockers (${summary(before.blockers)}).`,
+  );
+  const scope = await classify(
+    admin,
+    runtime,
+    reference,
+    null,
+    scopeStatement(inventory, capture.classification, owners),
+    false,
+  );
   const left = scope.blockers.filter((each) => each.code !== 'node-not-targeted');
-  say(`Classified: scope ${scope.state}, ${scope.requiredCount} entries required, ${left.length === 0 ? 'no blocker but the missing targets' : summary(left)}.`);
+  say(
+    `Classified: scope ${scope.state}, ${scope.requiredCount} entries required, ${left.length === 0 ? 'no blocker but the missing targets' : summary(left)}.`,
+  );
   return { snapshot: inventory, required: scope.scope };
 }
 
@@ -236,26 +254,34 @@ async function acceptTargets({ capture, say }: Stage, admin: AdministratorClient
   say(`Target set accepted: ${capture.nodes.join(', ')} will run Pallet.`);
 }
 
-async function prepareAll({ say }: Stage, admin: AdministratorClient, runtime: Reference, scope: Reference): Promise<void> {
+async function prepareAll(
+  { say }: Stage,
+  admin: AdministratorClient,
+  runtime: Reference,
+  scope: Reference,
+): Promise<void> {
   let expectedAggregate: Reference | null = null;
   let cursor: string | null = null;
   let mutations = 0;
   do {
-    const list: MethodResponse<'listFleetCutoverRequiredVolumeHandoffs'> = await admin.listFleetCutoverRequiredVolumeHandoffs({
-      clusterId,
-      cursor,
-      limit: 1024,
-    });
-    for (const upserts of list.mutations) {
-      const answer: MethodResponse<'prepareFleetCutoverVolumeHandoffs'> = await admin.prepareFleetCutoverVolumeHandoffs({
-        mutationId: newMutationId(),
+    const list: MethodResponse<'listFleetCutoverRequiredVolumeHandoffs'> =
+      await admin.listFleetCutoverRequiredVolumeHandoffs({
         clusterId,
-        runtime,
-        scope,
-        expectedAggregate,
-        upserts,
-        removals: [],
+        cursor,
+        limit: 1024,
       });
+    for (const upserts of list.mutations) {
+      const answer: MethodResponse<'prepareFleetCutoverVolumeHandoffs'> = await admin.prepareFleetCutoverVolumeHandoffs(
+        {
+          mutationId: newMutationId(),
+          clusterId,
+          runtime,
+          scope,
+          expectedAggregate,
+          upserts,
+          removals: [],
+        },
+      );
       expectedAggregate = referenceOf(answer.aggregate);
       mutations += 1;
       say(
@@ -266,7 +292,13 @@ async function prepareAll({ say }: Stage, admin: AdministratorClient, runtime: R
     cursor = list.nextCursor;
   } while (cursor !== null);
   if (mutations === 0) {
-    const empty = await admin.rederiveFleetCutoverVolumeHandoffs({ mutationId: newMutationId(), clusterId, runtime, scope, expectedAggregate });
+    const empty = await admin.rederiveFleetCutoverVolumeHandoffs({
+      mutationId: newMutationId(),
+      clusterId,
+      runtime,
+      scope,
+      expectedAggregate,
+    });
     say(`Nothing could be prepared; the empty aggregate is ${empty.aggregate.state}.`);
     return;
   }
@@ -307,7 +339,11 @@ async function contestHandoff(stage: Stage, admin: AdministratorClient, runtime:
     ],
     removals: [],
   });
-  const issued = await admin.issueAdministratorToken({ mutationId: newMutationId(), principalId: 'grace', role: 'administrator' });
+  const issued = await admin.issueAdministratorToken({
+    mutationId: newMutationId(),
+    principalId: 'grace',
+    role: 'administrator',
+  });
   const second = createAdministratorClient({ url, token: new Secret(issued.secrets[0]!.secret) });
   try {
     const mine = change(1_073_741_824);
@@ -316,7 +352,9 @@ async function contestHandoff(stage: Stage, admin: AdministratorClient, runtime:
     const conflict = await refusalOf(second.prepareFleetCutoverVolumeHandoffs(change(2_147_483_648)));
     say(`grace, who had read generation ${aggregate.generation}, got ${conflict ?? 'no refusal'}.`);
     const replay = await admin.prepareFleetCutoverVolumeHandoffs(mine);
-    say(`ada repeated her request with the same mutation id: replayed ${String(replay.replayed)}, still current ${String(replay.current)}.`);
+    say(
+      `ada repeated her request with the same mutation id: replayed ${String(replay.replayed)}, still current ${String(replay.current)}.`,
+    );
     return { conflict, replayed: replay.replayed };
   } finally {
     await second.close();
@@ -342,7 +380,9 @@ async function verifyPages({ say }: Stage, agents: readonly Agent[]): Promise<nu
       continue;
     }
     verified += handoffs.aggregate.pageCount;
-    say(`Spark on ${node} verified ${handoffs.aggregate.pageCount} pages and holds its ${handoffs.handoffs.length} handoffs.`);
+    say(
+      `Spark on ${node} verified ${handoffs.aggregate.pageCount} pages and holds its ${handoffs.handoffs.length} handoffs.`,
+    );
   }
   return verified;
 }
@@ -370,9 +410,15 @@ async function sayBlockers({ say }: Stage, admin: AdministratorClient, count: nu
   say(`${count} blockers are left:`);
   let cursor: string | null = null;
   do {
-    const page: MethodResponse<'listFleetCutoverBlockers'> = await admin.listFleetCutoverBlockers({ clusterId, cursor, limit: 1024 });
+    const page: MethodResponse<'listFleetCutoverBlockers'> = await admin.listFleetCutoverBlockers({
+      clusterId,
+      cursor,
+      limit: 1024,
+    });
     for (const blocker of page.blockers) {
-      const where = [blocker.nodeId, blocker.swarmServiceId, blocker.containerName, blocker.target].filter((each) => each !== null);
+      const where = [blocker.nodeId, blocker.swarmServiceId, blocker.containerName, blocker.target].filter(
+        (each) => each !== null,
+      );
       say(`  ${blocker.code}: ${blocker.detail} [${where.join(' ')}]`);
     }
     cursor = page.nextCursor;

@@ -31,15 +31,17 @@ export function scopeStatement(
     }),
     coreflow: classification?.coreflow ?? { state: 'undetermined' },
     overlapOwners: [],
-    overlapConfirmations: (classification?.overlapConfirmations ?? []).map(({ node, service, container, target, reason }) => ({
-      nodeId: node,
-      mounter:
-        service === undefined
-          ? { kind: 'container' as const, name: container ?? '' }
-          : { kind: 'service' as const, swarmServiceId: swarmServiceId(service) },
-      target,
-      reason,
-    })),
+    overlapConfirmations: (classification?.overlapConfirmations ?? []).map(
+      ({ node, service, container, target, reason }) => ({
+        nodeId: node,
+        mounter:
+          service === undefined
+            ? { kind: 'container' as const, name: container ?? '' }
+            : { kind: 'service' as const, swarmServiceId: swarmServiceId(service) },
+        target,
+        reason,
+      }),
+    ),
     dormantVolumes: (classification?.dormantVolumes ?? []).map(({ node, volume, reason }) => ({
       nodeId: node,
       volumeName: volume,

@@ -35,7 +35,10 @@ export async function openTamperingProxy(target: string): Promise<TamperingProxy
 
 /** The first handoff digest that the page commits to gets another last digit. */
 function tamper(body: string): string {
-  return body.replace(/("handoffs":\[\{"digest":"sha256:[0-9a-f]{63})([0-9a-f])/, (_match, head: string, last: string) => {
-    return head + (last === '0' ? '1' : '0');
-  });
+  return body.replace(
+    /("handoffs":\[\{"digest":"sha256:[0-9a-f]{63})([0-9a-f])/,
+    (_match, head: string, last: string) => {
+      return head + (last === '0' ? '1' : '0');
+    },
+  );
 }

@@ -31,7 +31,8 @@ const TRANSIENT_STATES = /^(57014|55P03|57P0[1-5]|25P0[34]|53\d{3}|08\d{3}|40001
 
 export function failureOf(error: unknown, request: FailedRequest): Failure {
   if (error instanceof CommitUnknownError) return unknownOutcome(request);
-  if (isTransient(error)) return { problem: { code: 'unavailable', ...notApplied(request), retrySafe: true }, unexpected: true };
+  if (isTransient(error))
+    return { problem: { code: 'unavailable', ...notApplied(request), retrySafe: true }, unexpected: true };
   const refused = frameworkRefusal(error);
   if (refused !== undefined) return { problem: { code: refused, ...notApplied(request) }, unexpected: false };
   // A statement's error rolled its transaction back. Of other errors nobody knows how far the request had come.

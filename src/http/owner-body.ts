@@ -41,7 +41,9 @@ export function readOwnerRequest<N extends TMethodName>(name: N, bytes: Buffer |
     throw error;
   }
   const errors = requestErrors(name, bytes, value);
-  return errors.length > 0 ? refuse('body-schema', { errors }) : { kind: 'request', request: value as MethodRequest<N> };
+  return errors.length > 0
+    ? refuse('body-schema', { errors })
+    : { kind: 'request', request: value as MethodRequest<N> };
 }
 
 function requestErrors(name: TMethodName, bytes: Buffer, value: JsonValue): string[] {

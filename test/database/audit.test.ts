@@ -15,10 +15,16 @@ let colleague: string;
 beforeAll(async () => {
   service = await startService();
   for (const clusterId of ['one', 'two']) {
-    await service.done('createCluster', { mutationId: mutationId(), clusterId, controllerId: 'c', runtimeNamespace: 'n' });
+    await service.done('createCluster', {
+      mutationId: mutationId(),
+      clusterId,
+      controllerId: 'c',
+      runtimeNamespace: 'n',
+    });
   }
   const issue = async (principalId: string, role: 'administrator' | 'operator') =>
-    (await service.done('issueAdministratorToken', { mutationId: mutationId(), principalId, role })).secrets[0]?.secret ?? '';
+    (await service.done('issueAdministratorToken', { mutationId: mutationId(), principalId, role })).secrets[0]
+      ?.secret ?? '';
   operator = await issue('olga', 'operator');
   colleague = await issue('carl', 'administrator');
 });
@@ -53,7 +59,12 @@ async function count(table: string): Promise<number> {
   return rows[0]?.count ?? -1;
 }
 
-const registration = (nodeId: string) => ({ mutationId: mutationId(), clusterId: 'one', nodeId, corestorePublicKey: null });
+const registration = (nodeId: string) => ({
+  mutationId: mutationId(),
+  clusterId: 'one',
+  nodeId,
+  corestorePublicKey: null,
+});
 
 describe('the chain', () => {
   it('can be recomputed from the rows, row digests and links, and the answers showed its heads', async () => {
@@ -114,7 +125,12 @@ describe('the chain', () => {
   });
 
   it('writes nothing where the chain has no head', async () => {
-    await service.done('createCluster', { mutationId: mutationId(), clusterId: 'headless', controllerId: 'c', runtimeNamespace: 'n' });
+    await service.done('createCluster', {
+      mutationId: mutationId(),
+      clusterId: 'headless',
+      controllerId: 'c',
+      runtimeNamespace: 'n',
+    });
     await service.database.owner.query(`delete from control.audit_heads where chain_id = 'headless'`);
     const answer = await service.call('registerNode', { ...registration('headless-node'), clusterId: 'headless' });
     expect([answer.status, answer.body.code, answer.body.mutationOutcome]).toEqual([500, 'internal', 'not-applied']);
@@ -224,19 +240,32 @@ describe('replay', () => {
   });
 
   it.each([
-    ['createCluster', () => ({ mutationId: mutationId(), clusterId: 'twin', controllerId: 'c', runtimeNamespace: 'n' })],
+    [
+      'createCluster',
+      () => ({ mutationId: mutationId(), clusterId: 'twin', controllerId: 'c', runtimeNamespace: 'n' }),
+    ],
     ['registerNode', () => registration('twin-node')],
     ['createService', () => ({ mutationId: mutationId(), name: 'twin' })],
     ['issueAdministratorToken', () => ({ mutationId: mutationId(), principalId: 'twin', role: 'operator' as const })],
     [
       'importFleet',
-      () => ({ mutationId: mutationId(), clusterId: 'one', nodes: [{ nodeId: 'twin-2', corestorePublicKey: null }], services: [], specs: [] }),
+      () => ({
+        mutationId: mutationId(),
+        clusterId: 'one',
+        nodes: [{ nodeId: 'twin-2', corestorePublicKey: null }],
+        services: [],
+        specs: [],
+      }),
     ],
   ] as const)('gives equal concurrent requests one effect: %s', async (method, body) => {
     const request = body();
     const answers = await Promise.all(Array.from({ length: 8 }, () => service.done(method, request as never)));
     expect(answers.filter((answer) => !answer.replayed)).toHaveLength(1);
-    const results = answers.map((answer) => ({ ...answer, replayed: true, ...('secrets' in answer ? { secrets: [] } : {}) }));
+    const results = answers.map((answer) => ({
+      ...answer,
+      replayed: true,
+      ...('secrets' in answer ? { secrets: [] } : {}),
+    }));
     for (const result of results) expect(result).toEqual(results[0]);
   });
 
@@ -247,7 +276,9 @@ describe('replay', () => {
       service.call('registerNode', { ...registration('lock-b'), mutationId: shared, clusterId: 'two' }),
     ]);
     expect([one.status, two.status].sort()).toEqual([200, 422]);
-    const { rows } = await service.database.owner.query(`select from control.nodes where node_id in ('lock-a', 'lock-b')`);
+    const { rows } = await service.database.owner.query(
+      `select from control.nodes where node_id in ('lock-a', 'lock-b')`,
+    );
     expect(rows).toHaveLength(1);
   });
 
@@ -255,7 +286,9 @@ describe('replay', () => {
     const shared = mutationId();
     const refused = await service.call('registerNode', { ...registration('chained'), mutationId: shared });
     expect(refused.body.code).toBe('node-exists');
-    expect((await service.done('registerNode', { ...registration('better'), mutationId: shared })).replayed).toBe(false);
+    expect((await service.done('registerNode', { ...registration('better'), mutationId: shared })).replayed).toBe(
+      false,
+    );
   });
 });
 
@@ -332,9 +365,22 @@ describe('refusals', () => {
   it('never hold up the reply: what can’t be written is kept and written with the next', async () => {
     let broken = true;
     const failures: unknown[] = [];
-    const deps = { ...service.deps, faults: { at: () => { if (broken) throw new Error('away'); } } };
+    const deps = {
+      ...service.deps,
+      faults: {
+        at: () => {
+          if (broken) throw new Error('away');
+        },
+      },
+    };
     const counter = new RefusalCounter(deps, (error) => failures.push(error));
-    const refusal = { organizationId: 'acme', principalId: 'kept', method: 'm', code: 'node-exists', clusterId: 'one' } as const;
+    const refusal = {
+      organizationId: 'acme',
+      principalId: 'kept',
+      method: 'm',
+      code: 'node-exists',
+      clusterId: 'one',
+    } as const;
     counter.count(refusal);
     counter.count(refusal);
     await counter.drain();

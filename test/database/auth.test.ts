@@ -42,7 +42,15 @@ describe('tokens of administrators', () => {
     const token = await issue('whole');
     expect(await login(token)).toBe('administrator');
     const flipped = token.slice(0, -1) + (token.endsWith('A') ? 'B' : 'A');
-    for (const wrong of [flipped, `${token}A`, token.slice(0, -1), token.replace('fc.', 'fd.'), `fc.${token}`, '', 'null']) {
+    for (const wrong of [
+      flipped,
+      `${token}A`,
+      token.slice(0, -1),
+      token.replace('fc.', 'fd.'),
+      `fc.${token}`,
+      '',
+      'null',
+    ]) {
       expect(await login(wrong)).toBe('credential-refused');
     }
     expect(await authenticateAdministrator(service.deps, undefined)).toMatchObject({
@@ -96,7 +104,8 @@ describe('tokens of administrators', () => {
     const token = await issue('quiet');
     await login(token);
     const version = async () =>
-      (await service.database.owner.query('select xmin from control.credentials where subject_id = $1', ['quiet'])).rows[0];
+      (await service.database.owner.query('select xmin from control.credentials where subject_id = $1', ['quiet']))
+        .rows[0];
     const before = await version();
     await Promise.all([login(token), login(token), login(token)]);
     expect(await version()).toEqual(before);
@@ -121,7 +130,9 @@ describe('tokens of administrators', () => {
     expect([await login(token), await login(newest)]).toEqual(['credential-refused', 'credential-refused']);
     const answer = await service.call('listClusters', {}, token);
     expect([answer.status, answer.body.code]).toEqual([401, 'credential-refused']);
-    expect((await service.done('revokeAdministratorToken', { mutationId: mutationId(), ...request })).credential.revoked).toBe(true);
+    expect(
+      (await service.done('revokeAdministratorToken', { mutationId: mutationId(), ...request })).credential.revoked,
+    ).toBe(true);
     const rotation = await service.call('rotateAdministratorToken', { mutationId: mutationId(), ...request });
     expect([rotation.status, rotation.body.code]).toEqual([404, 'credential-unknown']);
     expect(await issue('revoked')).toMatch(/^fc\./);

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { clusterServiceSpecRecord, type IClusterServiceSpecContent } from '../../src/contract/fleet.js';
 import { fleetCutoverRuntimeRecord } from '../../src/contract/runtime.js';
-import { referenceOf } from '../../src/contract/schema.js';
+import { type Reference, referenceOf } from '../../src/contract/schema.js';
 import { authenticateNode } from '../../src/features/auth/facts.js';
 import { mutationId, someDigest, startService, type TestService } from '../support/service.js';
 
@@ -38,7 +38,12 @@ describe('clusters', () => {
       controllerId: 'controller',
       runtimeNamespace: 'apps',
     });
-    expect(made).toMatchObject({ replayed: false, current: true, dryRun: false, audit: { chainId: clusterId, seq: 1 } });
+    expect(made).toMatchObject({
+      replayed: false,
+      current: true,
+      dryRun: false,
+      audit: { chainId: clusterId, seq: 1 },
+    });
     expect(made.cluster).toMatchObject({ clusterId, organizationId: 'acme', controllerEpoch: 1, swarmId: null });
     expect(made.runtime).toMatchObject({ generation: 1, phase: 'swarm', predecessor: null, clusterId });
     expect(fleetCutoverRuntimeRecord.validate(made.runtime)).toEqual([]);
@@ -190,7 +195,12 @@ describe('nodes', () => {
   it('raises the key’s generation only where the key is another one', async () => {
     await registerNode('node-keyed');
     const put = (corestorePublicKey: string) =>
-      service.done('setCorestorePublicKey', { mutationId: mutationId(), clusterId, nodeId: 'node-keyed', corestorePublicKey });
+      service.done('setCorestorePublicKey', {
+        mutationId: mutationId(),
+        clusterId,
+        nodeId: 'node-keyed',
+        corestorePublicKey,
+      });
     expect((await put('b'.repeat(64))).node.corestorePublicKeyGeneration).toBe(1);
     expect((await put('b'.repeat(64))).node.corestorePublicKeyGeneration).toBe(1);
     expect((await put('c'.repeat(64))).node).toMatchObject({
@@ -233,13 +243,19 @@ describe('services and specs', () => {
     expect(retired.service.state).toBe('retired');
     const taken = await service.call('createService', { mutationId: mutationId(), name: 'shop' });
     expect([taken.status, taken.body.code]).toEqual([422, 'fleet-refused']);
-    const spec = { mutationId: mutationId(), clusterId, serviceId: made.serviceId, expectedSpec: null, spec: content() };
+    const spec = {
+      mutationId: mutationId(),
+      clusterId,
+      serviceId: made.serviceId,
+      expectedSpec: null,
+      spec: content(),
+    };
     expect((await service.call('putServiceSpec', spec)).body.code).toBe('spec-refused');
   });
 
   it('writes specs by compare-and-swap, sorted, each revision naming its predecessor', async () => {
     const { service: made } = await service.done('createService', { mutationId: mutationId(), name: 'blog' });
-    const put = (expectedSpec: Parameters<typeof sameRef>[0], spec: IClusterServiceSpecContent) =>
+    const put = (expectedSpec: Reference | null, spec: IClusterServiceSpecContent) =>
       service.call('putServiceSpec', {
         mutationId: mutationId(),
         clusterId,
@@ -247,7 +263,6 @@ describe('services and specs', () => {
         expectedSpec,
         spec,
       });
-    const sameRef = (reference: { id: string; generation: number; digest: `sha256:${string}` } | null) => reference;
     const mounts = [
       { mountPath: '/var/log', readOnly: false },
       { mountPath: '/data', readOnly: true },
@@ -263,7 +278,10 @@ describe('services and specs', () => {
     expect(blind.body.current).toEqual(referenceOf(first.body.spec));
     expect(blind.body).toMatchObject({ mutationOutcome: 'not-applied', retrySafe: false });
 
-    const equal = await put(referenceOf(first.body.spec), content({ mounts: mounts.toReversed(), placement: ['node-1'] }));
+    const equal = await put(
+      referenceOf(first.body.spec),
+      content({ mounts: mounts.toReversed(), placement: ['node-1'] }),
+    );
     expect(equal.body.spec).toEqual(first.body.spec);
 
     const second = await put(referenceOf(first.body.spec), content({ imageDigest: someDigest('image 2') }));

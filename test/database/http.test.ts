@@ -11,7 +11,12 @@ import { mutationId, startService, type TestService } from '../support/service.j
 let service: TestService;
 beforeAll(async () => {
   service = await startService();
-  await service.done('createCluster', { mutationId: mutationId(), clusterId: 'c', controllerId: 'c', runtimeNamespace: 'n' });
+  await service.done('createCluster', {
+    mutationId: mutationId(),
+    clusterId: 'c',
+    controllerId: 'c',
+    runtimeNamespace: 'n',
+  });
 });
 afterAll(() => service.close());
 
@@ -32,7 +37,8 @@ interface Sending {
 
 async function send(path: string, sending: Sending = {}): Promise<Reply> {
   const { method = 'POST', headers = {}, chunks, body, token = service.token } = sending;
-  const length: Record<string, string> = body === undefined ? {} : { 'content-length': String(Buffer.byteLength(body)) };
+  const length: Record<string, string> =
+    body === undefined ? {} : { 'content-length': String(Buffer.byteLength(body)) };
   const request = httpRequest(service.url + path, {
     method,
     headers: { 'content-type': 'application/json', authorization: `Bearer ${token}`, ...length, ...headers },
@@ -125,7 +131,9 @@ describe('strict JSON', () => {
     const bytes = Buffer.from(`${valid}}`);
     const broken = Buffer.concat([bytes.subarray(0, -2), Buffer.from([0xc3]), bytes.subarray(-2)]);
     expect(await code(createService, { body: broken })).toBe('body-invalid-json');
-    expect(await code(createService, { body: Buffer.concat([Buffer.from([0xef, 0xbb, 0xbf]), bytes]) })).toBe('body-invalid-json');
+    expect(await code(createService, { body: Buffer.concat([Buffer.from([0xef, 0xbb, 0xbf]), bytes]) })).toBe(
+      'body-invalid-json',
+    );
   });
 });
 
@@ -140,7 +148,9 @@ describe('the closed schema', () => {
     expect(await refused({ mutationId: 'm', name: 5 })).toEqual(['createService /name expected string']);
     expect(await refused({ mutationId: 'm', name: null })).toHaveLength(1);
     expect((await refused({ mutationId: 'm' })).length).toBeGreaterThan(0);
-    expect(await refused({ mutationId: 'm', name: 'x', extra: 1 })).toEqual(['createService /extra unexpected property']);
+    expect(await refused({ mutationId: 'm', name: 'x', extra: 1 })).toEqual([
+      'createService /extra unexpected property',
+    ]);
     expect((await refused({ mutationId: 'm', name: 'x', dryRun: 'true' })).length).toBeGreaterThan(0);
     expect((await refused([])).length).toBeGreaterThan(0);
     expect((await refused('createService')).length).toBeGreaterThan(0);
@@ -169,21 +179,30 @@ describe('the closed schema', () => {
 describe('what is no such request', () => {
   it('takes only JSON in UTF-8, uncompressed', async () => {
     const body = bodyOf(200);
-    for (const headers of [
+    const strange: Record<string, string>[] = [
       { 'content-type': 'text/plain' },
       { 'content-type': 'application/x-www-form-urlencoded' },
       { 'content-type': 'application/json; charset=latin1' },
       { 'content-encoding': 'gzip' },
       { 'content-type': 'nonsense' },
-    ]) {
+    ];
+    for (const headers of strange) {
       const reply = await send(createService, { body, headers });
       expect([reply.status, reply.body.code, reply.body.mutationOutcome]).toEqual([415, 'media-type', 'not-applied']);
     }
-    expect((await send(createService, { body, headers: { 'content-type': 'application/json; charset=UTF-8' } })).status).toBe(200);
+    expect(
+      (await send(createService, { body, headers: { 'content-type': 'application/json; charset=UTF-8' } })).status,
+    ).toBe(200);
   });
 
   it('answers an unknown route with a problem, and reads no body for it', async () => {
-    for (const path of ['/', '/requests/fleet/nothing', '/requests/fleet/createService/', '/REQUESTS/fleet/createService', '/%zz']) {
+    for (const path of [
+      '/',
+      '/requests/fleet/nothing',
+      '/requests/fleet/createService/',
+      '/REQUESTS/fleet/createService',
+      '/%zz',
+    ]) {
       const reply = await send(path, { body: '{"not": json' });
       expect([reply.status, reply.body.code]).toEqual([404, 'route-unknown']);
       expect(reply.headers['content-type']).toContain('application/problem+json');
@@ -231,7 +250,13 @@ describe('health and readiness', () => {
     expect((await send('/health', { method: 'GET' })).body).toEqual({ status: 'up' });
     const ready = await send('/readiness', { method: 'GET' });
     expect(ready.status).toBe(200);
-    expect(ready.body).toMatchObject({ ready: true, stopping: false, reachable: true, separation: 'full', database: 'embedded' });
+    expect(ready.body).toMatchObject({
+      ready: true,
+      stopping: false,
+      reachable: true,
+      separation: 'full',
+      database: 'embedded',
+    });
   });
 
   it('is not ready once the shutdown began', async () => {
@@ -281,7 +306,10 @@ describe('a database that can’t answer', () => {
       const lost = await other.call('createService', request);
       expect([lost.status, lost.body.code]).toEqual([503, 'outcome-unknown']);
       expect(lost.body).toMatchObject({ mutationOutcome: 'unknown', retrySafe: true });
-      expect(await other.done('createService', request)).toMatchObject({ replayed: true, service: { name: 'unknown' } });
+      expect(await other.done('createService', request)).toMatchObject({
+        replayed: true,
+        service: { name: 'unknown' },
+      });
     } finally {
       await other.close();
     }
@@ -306,7 +334,12 @@ describe('a database that can’t answer', () => {
 
   it('is not ready without its database', async () => {
     const other = await startService();
-    const unreachable = openPool({ url: other.database.serviceUrl, size: 1, statementTimeoutMs: 1000, lockTimeoutMs: 1000 });
+    const unreachable = openPool({
+      url: other.database.serviceUrl,
+      size: 1,
+      statementTimeoutMs: 1000,
+      lockTimeoutMs: 1000,
+    });
     await unreachable.close();
     await other.database.db.close();
     const reply = await fetch(`${other.url}/readiness`);
@@ -360,16 +393,36 @@ describe('the log', () => {
     const fresh = issued.secrets[0]?.secret ?? '';
     await service.call('listClusters', {}, fresh);
     await send(`/requests/fleet/${canary}-path?token=${canary}`, { body: `{"x":"${canary}-body"}` });
-    await send(`${createService}?token=${canary}-query`, { body: `{"x":"${canary}-body"}`, headers: { 'x-canary': canary } });
+    await send(`${createService}?token=${canary}-query`, {
+      body: `{"x":"${canary}-body"}`,
+      headers: { 'x-canary': canary },
+    });
     await send(createService, { body: `{"x":"${canary}-broken`, token: `fc.${canary}.${'A'.repeat(43)}` });
     await sleep(20);
     const log = service.log();
-    for (const token of [service.token, fresh, fresh.split('.')[2] ?? '', 'Bearer', `${canary}-path`, `${canary}-body`, `${canary}-query`, `${canary}-broken`]) {
+    for (const token of [
+      service.token,
+      fresh,
+      fresh.split('.')[2] ?? '',
+      'Bearer',
+      `${canary}-path`,
+      `${canary}-body`,
+      `${canary}-query`,
+      `${canary}-broken`,
+    ]) {
       expect(log).not.toContain(token);
     }
-    const lines = log.split('\n').filter((line) => line.includes('"msg":"request"')).map((line) => JSON.parse(line));
+    const lines = log
+      .split('\n')
+      .filter((line) => line.includes('"msg":"request"'))
+      .map((line) => JSON.parse(line));
     expect(lines).toContainEqual(
-      expect.objectContaining({ method: 'POST', path: '/requests/fleet/listClusters', status: 200, principal: `${canary}-principal` }),
+      expect.objectContaining({
+        method: 'POST',
+        path: '/requests/fleet/listClusters',
+        status: 200,
+        principal: `${canary}-principal`,
+      }),
     );
     expect(lines).toContainEqual(expect.objectContaining({ path: 'unknown', status: 404 }));
     expect(lines.every((line) => typeof line.ms === 'number')).toBe(true);

@@ -112,8 +112,8 @@ describe('the service’s process', () => {
   });
 
   it('says what is wrong with a command line, with exit code 2', run, async () => {
-    for (const args of [['bootstrap'], ['bootstrap', '--organization', 'a b', '--principal', 'x'], ['nonsense']]) {
-      const ended = await host(...args);
+    const lines = [['bootstrap'], ['bootstrap', '--organization', 'a b', '--principal', 'x'], ['nonsense']];
+    for (const ended of await Promise.all(lines.map((args) => host(...args)))) {
       expect([ended.code, ended.stdout]).toEqual([2, '']);
       expect(ended.stderr).not.toBe('');
     }

@@ -19,7 +19,12 @@ beforeAll(async () => {
     role: 'operator',
   });
   operator = issued.secrets[0]?.secret ?? '';
-  await service.done('createCluster', { mutationId: mutationId(), clusterId: 'c', controllerId: 'c', runtimeNamespace: 'n' });
+  await service.done('createCluster', {
+    mutationId: mutationId(),
+    clusterId: 'c',
+    controllerId: 'c',
+    runtimeNamespace: 'n',
+  });
   const node = { mutationId: mutationId(), clusterId: 'c', nodeId: 'n', corestorePublicKey: null };
   nodeToken = (await service.done('registerNode', node)).secrets[0]?.secret ?? '';
 });
@@ -74,9 +79,11 @@ describe('queries', () => {
   });
 });
 
-describe.each(Object.entries(sparkSwarmNodeContracts).flatMap(([name, contract]) =>
-  typeof contract === 'number' ? [] : [[name, contract.endpoint] as const],
-))('Spark’s %s', (_name, endpoint) => {
+describe.each(
+  Object.entries(sparkSwarmNodeContracts).flatMap(([name, contract]) =>
+    typeof contract === 'number' ? [] : [[name, contract.endpoint] as const],
+  ),
+)('Spark’s %s', (_name, endpoint) => {
   it('is refused without and with a wrong credential', async () => {
     expect(await post(endpoint, undefined, '{}')).toMatchObject({ status: 401, code: 'credential-missing' });
     for (const nodeId of ['n', 'unknown']) {

@@ -1,7 +1,9 @@
 /** A fleet of any size up to the contract's, made as a real one is: registered, observed over HTTP, classified, targeted. */
-import { sparkSwarmNodeContracts, fleetCutoverContract } from '../../src/contract/limits.js';
+import { newMutationId } from '../../src/client/mutation-id.js';
+import { fleetCutoverContract, sparkSwarmNodeContracts } from '../../src/contract/limits.js';
 import type { IHandoffUpsert } from '../../src/contract/cutover-methods.js';
 import { comparePageOrder } from '../../src/contract/handoff.js';
+import { bytesDigest } from '../../src/contract/digest.js';
 import { observedMountOf } from '../../src/contract/mount.js';
 import type {
   IFleetCutoverCompleteLocalNodeSnapshot,
@@ -17,7 +19,8 @@ import { supportedProtocol } from '../../src/contract/protocol.js';
 import { handoffId } from '../../src/contract/record-id.js';
 import { type Reference, referenceOf } from '../../src/contract/schema.js';
 import type { IFleetCutoverScopeStatement } from '../../src/contract/scope.js';
-import { mutationId, someDigest, type TestService } from './service.js';
+// A type alone: programs without vitest make fleets too.
+import type { TestService } from './service.js';
 
 const mountsPerContainer = fleetCutoverContract.maximumMountsPerOwner;
 
@@ -113,19 +116,23 @@ export async function syntheticFleet(service: FleetService, options: SyntheticFl
   fleets += 1;
   const clusterId = options.clusterId ?? `synthetic-${fleets}`;
   const counts = volumeCounts(options);
-  const serviceCount = options.services ?? Math.min(64, Math.max(1, Math.ceil(Math.max(...counts) / mountsPerContainer)));
+  const serviceCount =
+    options.services ?? Math.min(64, Math.max(1, Math.ceil(Math.max(...counts) / mountsPerContainer)));
   const { token } = options;
   const { cluster, runtime } = await service.done(
     'createCluster',
-    { mutationId: mutationId(), clusterId, controllerId: 'controller', runtimeNamespace: 'apps' },
+    { mutationId: newMutationId(), clusterId, controllerId: 'controller', runtimeNamespace: 'apps' },
     token,
   );
   const nodeIds = counts.map((_, index) => `${clusterId}-n${String(index).padStart(4, '0')}`);
-  const names = Array.from({ length: serviceCount }, (_, index) => `${clusterId}-app-${String(index).padStart(4, '0')}`);
+  const names = Array.from(
+    { length: serviceCount },
+    (_, index) => `${clusterId}-app-${String(index).padStart(4, '0')}`,
+  );
   const imported = await service.done(
     'importFleet',
     {
-      mutationId: mutationId(),
+      mutationId: newMutationId(),
       clusterId,
       nodes: nodeIds.map((nodeId) => ({ nodeId, corestorePublicKey: null })),
       services: names.map((name) => ({ name })),
@@ -134,27 +141,26 @@ export async function syntheticFleet(service: FleetService, options: SyntheticFl
     token,
   );
   const serviceIds = new Map(imported.services.map((each) => [each.name, each.serviceId]));
-  const services = names.map((name) => ({ name, serviceId: serviceIds.get(name)!, swarmServiceId: `sw-${name}` }));
-  const nodes = nodeIds.map(
-    (nodeId, index): SyntheticNode => ({
-      nodeId,
-      swarmNodeId: `swarm-${nodeId}`,
-      // Two secrets for each node in the document's order: Spark's token, then the session credential.
-      token: imported.secrets[2 * index]!.secret,
-      reporterSessionId: `${nodeId}-session`,
-      content: { volumes: volumesOf(counts[index]!, serviceCount) },
-      sequence: 0,
-    }),
-  );
+  const services = names.map((name) => ({ name, serviceId: serviceIds.get(name)!, swarmServiceId: `sw-${name.slice(clusterId.length + 1)}` }));
+  const nodes = nodeIds.map((nodeId, index): SyntheticNode => ({
+    nodeId,
+    swarmNodeId: `sn-${nodeId.slice(clusterId.length + 1)}`,
+    // Two secrets for each node in the document's order: Spark's token, then the session credential.
+    token: imported.secrets[2 * index]!.secret,
+    reporterSessionId: `session-${nodeId.slice(clusterId.length + 1)}`,
+    content: { volumes: volumesOf(counts[index]!, serviceCount) },
+    sequence: 0,
+  }));
   const tasks = nodes.reduce((sum, node) => sum + containersOf(node, services, node.content).length, 0);
   if (tasks > fleetCutoverContract.maximumTasks) throw new Error(`${tasks} tasks are more than a fleet may have`);
   const manager = managerSnapshotOf(clusterId, referenceOf(runtime), nodes, services);
   const fleet = { service, clusterId, runtime: referenceOf(runtime), nodes, services, manager };
-  const observe = (nodeId: string, snapshots: Parameters<SyntheticFleet['observe']>[1]) => observeNode(fleet, nodeId, snapshots);
+  const observe = (nodeId: string, snapshots: Parameters<SyntheticFleet['observe']>[1]) =>
+    observeNode(fleet, nodeId, snapshots);
 
   const targets = await service.done(
     'acceptFleetCutoverTargetSet',
-    { mutationId: mutationId(), clusterId, runtime: referenceOf(runtime), expectedTargetSet: null, nodeIds },
+    { mutationId: newMutationId(), clusterId, runtime: referenceOf(runtime), expectedTargetSet: null, nodeIds },
     token,
   );
   const { managerSnapshot } = await observe(nodeIds[0]!, { manager });
@@ -162,7 +168,7 @@ export async function syntheticFleet(service: FleetService, options: SyntheticFl
   const classified = await service.done(
     'classifyFleetCutoverScope',
     {
-      mutationId: mutationId(),
+      mutationId: newMutationId(),
       clusterId,
       runtime: referenceOf(runtime),
       inventory: managerSnapshot.reference!,
@@ -230,12 +236,29 @@ function nodeOf(nodes: readonly SyntheticNode[], nodeId: string): SyntheticNode 
 
 const sourceOf = (volumeName: string) => `/var/lib/docker/volumes/${volumeName}/_data`;
 
-export function volumeMount(name: string, destination: string, more: Partial<IObservedContainerMount> = {}): IObservedContainerMount {
-  return { type: 'volume', name, source: sourceOf(name), destination, readWrite: true, driver: 'local', options: null, ...more };
+export function volumeMount(
+  name: string,
+  destination: string,
+  more: Partial<IObservedContainerMount> = {},
+): IObservedContainerMount {
+  return {
+    type: 'volume',
+    name,
+    source: sourceOf(name),
+    destination,
+    readWrite: true,
+    driver: 'local',
+    options: null,
+    ...more,
+  };
 }
 
 /** A running container outside Swarm, or of a service. */
-export function container(name: string, mounts: IObservedContainerMount[], swarmServiceId: string | null = null): IObservedContainer {
+export function container(
+  name: string,
+  mounts: IObservedContainerMount[],
+  swarmServiceId: string | null = null,
+): IObservedContainer {
   return {
     id: `c-${name}`,
     name,
@@ -256,7 +279,11 @@ function containersOf(node: SyntheticNode, services: Services, content: Syntheti
     return Array.from({ length: count }, (_, ordinal): IObservedContainer => {
       const mounted = volumes.slice(ordinal * mountsPerContainer, (ordinal + 1) * mountsPerContainer);
       return {
-        ...container(`${name}.${node.nodeId}.${ordinal}`, mounted.map((each) => volumeMount(each.name, each.mountPath)), swarmServiceId),
+        ...container(
+          `${name}.${ordinal}`,
+          mounted.map((each) => volumeMount(each.name, each.mountPath)),
+          swarmServiceId,
+        ),
         id: containerId(node, index, ordinal),
         swarmTaskId: taskId(node, index, ordinal),
       };
@@ -264,8 +291,8 @@ function containersOf(node: SyntheticNode, services: Services, content: Syntheti
   });
 }
 
-const containerId = (node: SyntheticNode, service: number, ordinal: number) => `c-${node.nodeId}-${service}-${ordinal}`;
-const taskId = (node: SyntheticNode, service: number, ordinal: number) => `t-${node.nodeId}-${service}-${ordinal}`;
+const containerId = (node: SyntheticNode, service: number, ordinal: number) => `c-${node.swarmNodeId}-${service}-${ordinal}`;
+const taskId = (node: SyntheticNode, service: number, ordinal: number) => `t-${node.swarmNodeId}-${service}-${ordinal}`;
 
 function localSnapshotOf(
   { runtime, services }: Making,
@@ -281,9 +308,9 @@ function localSnapshotOf(
     ports: [],
     pallet: null,
     spark: {
-      bundleDigest: someDigest('bundle'),
-      unitDigest: someDigest('unit'),
-      configurationDigest: someDigest('configuration'),
+      bundleDigest: bytesDigest('bundle'),
+      unitDigest: bytesDigest('unit'),
+      configurationDigest: bytesDigest('configuration'),
       oldModeRefused: true,
     },
   };
@@ -298,7 +325,7 @@ function managerSnapshotOf(
   return {
     complete: true,
     runtime,
-    swarmId: `swarm-of-${clusterId}`,
+    swarmId: `swarm-${clusterId}`,
     nodes: nodes.map((node, index) => ({
       id: node.swarmNodeId,
       hostname: node.nodeId,
@@ -310,7 +337,7 @@ function managerSnapshotOf(
       id: swarmServiceId,
       name,
       specVersion: 1,
-      specDigest: someDigest(name),
+      specDigest: bytesDigest(name),
       mode: 'global',
       replicas: null,
       image: `registry.example/${name}`,
@@ -432,13 +459,25 @@ export async function prepareKeys(
   const entries = fleetCutoverContract.maximumPreparedVolumeHandoffMutationEntries;
   for (let from = 0; from < keys.length; from += entries) {
     const upserts = keys.slice(from, from + entries).map((key) => upsertOf(key));
-    const request = { mutationId: mutationId(), clusterId, runtime, scope, expectedAggregate: aggregate, upserts, removals: [] };
+    const request = {
+      mutationId: newMutationId(),
+      clusterId,
+      runtime,
+      scope,
+      expectedAggregate: aggregate,
+      upserts,
+      removals: [],
+    };
     aggregate = referenceOf((await service.done('prepareFleetCutoverVolumeHandoffs', request, token)).aggregate);
   }
   return aggregate;
 }
 
-async function inTurns<T>(items: readonly T[], concurrency: number, work: (item: T) => Promise<unknown>): Promise<void> {
+async function inTurns<T>(
+  items: readonly T[],
+  concurrency: number,
+  work: (item: T) => Promise<unknown>,
+): Promise<void> {
   const left = items.values();
   await Promise.all(
     Array.from({ length: concurrency }, async () => {

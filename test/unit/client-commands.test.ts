@@ -7,11 +7,11 @@ import type { CommandHost } from '../../src/cli/command-host.js';
 import { registerRemoteCommands } from '../../src/cli/remote-commands.js';
 import { bareDigest } from '../../src/contract/digest.js';
 import { sparkSwarmNodeContracts } from '../../src/contract/limits.js';
-import { supportedProtocol } from '../../src/contract/protocol.js';
 import { refuse, refuseStale } from '../../src/contract/problems.js';
 import { answerJson, type Answering, answerProblem, openAnsweringServer } from '../support/answering-server.js';
 import { handoffSet, referenceNamed } from '../support/handoff-set.js';
 import { nothing } from '../support/page-server.js';
+import { receiptOf } from '../support/spark-receipt.js';
 
 const token = `fc.cred-1.${'canary'.padEnd(43, 'x')}`;
 const issued = 'issued'.padEnd(43, 'y');
@@ -231,7 +231,7 @@ describe('state', () => {
   it('prints lines for people, and one document for programs', async () => {
     const set = handoffSet({ nodes: { 'node-a': 2 } });
     const state = {
-      runtime: { ...referenceNamed('rt-1'), clusterId: 'c1', phase: 'draining', predecessor: null },
+      runtime: { ...referenceNamed('rt-1'), clusterId: 'c1', phase: 'draining', gate: null, predecessor: null },
       managerSnapshot: referenceNamed('ms-1'),
       scope: referenceNamed('sc-1'),
       scopeState: 'complete',
@@ -280,22 +280,11 @@ describe('agent spark', () => {
   const nodeToken = 'canary'.padEnd(43, 'z');
 
   it('does one round over a capture and shows no token', async () => {
-    const { server } = await serve(({ path, json }, response) => {
-      if (path !== sparkSwarmNodeContracts.swarmObservation.endpoint)
-        return answerJson(response, nothing(json as never));
-      const { reporterSessionId, observationSequence } = json['observation'] as Record<string, unknown>;
-      const absent = { state: 'absent', reference: null };
-      return answerJson(response, {
-        state: 'accepted',
-        nodeId: 'node-a',
-        reporterSessionId,
-        observationSequence,
-        runtime: referenceNamed('rt-1'),
-        localSnapshot: absent,
-        managerSnapshot: absent,
-        protocol: supportedProtocol,
-      });
-    });
+    const { server } = await serve((request, response) =>
+      request.path === sparkSwarmNodeContracts.swarmObservation.endpoint
+        ? answerJson(response, receiptOf(request))
+        : answerJson(response, nothing(request.json as never)),
+    );
     const args = [
       'agent',
       'spark',

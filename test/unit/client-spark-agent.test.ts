@@ -17,9 +17,7 @@ import { createSparkClient } from '../../src/client/spark-client.js';
 import { systemClock } from '../../src/clock.js';
 import type { ISparkGetFleetCutoverPreparedVolumeHandoffsRequest as PageRequest } from '../../src/contract/handoff.js';
 import { sparkSwarmNodeContracts } from '../../src/contract/limits.js';
-import type { TSparkSwarmObservation } from '../../src/contract/observation.js';
 import { problemDocument, refuse, type TProblemCode } from '../../src/contract/problems.js';
-import { supportedProtocol } from '../../src/contract/protocol.js';
 import { referenceOf } from '../../src/contract/schema.js';
 import { systemRandom } from '../../src/random.js';
 import { Secret } from '../../src/secret.js';
@@ -32,6 +30,7 @@ import {
 } from '../support/answering-server.js';
 import { handoffSet, type HandoffSet, referenceNamed } from '../support/handoff-set.js';
 import { nothing, pageAnswer } from '../support/page-server.js';
+import { observationOf, receiptOf } from '../support/spark-receipt.js';
 
 let directory: string;
 const open: { close(): Promise<void> }[] = [];
@@ -58,27 +57,20 @@ async function openCloudly() {
       return answerJson(response, cloudly.set === null ? nothing(asked) : pageAnswer(cloudly.set, asked));
     }
     if (cloudly.report(request, response)) return;
-    const { reporterSessionId, observationSequence } = observationOf(request);
-    const accepted = { state: 'accepted', reference: referenceNamed('ls-1') };
-    return answerJson(response, {
-      state: 'accepted',
-      nodeId: 'node-a',
-      reporterSessionId,
-      observationSequence,
-      runtime: referenceNamed('rt-1', cloudly.runtime),
-      localSnapshot: accepted,
-      managerSnapshot: accepted,
-      protocol: supportedProtocol,
-    });
+    const accepted = { state: 'accepted', reference: referenceNamed('ls-1') } as const;
+    return answerJson(
+      response,
+      receiptOf(request, {
+        runtime: referenceNamed('rt-1', cloudly.runtime),
+        localSnapshot: accepted,
+        managerSnapshot: accepted,
+      }),
+    );
   });
   open.push(server);
   const reports = () =>
     server.requests.filter(({ path }) => path === sparkSwarmNodeContracts.swarmObservation.endpoint);
   return { cloudly, server, reports };
-}
-
-function observationOf({ json }: ReceivedRequest): TSparkSwarmObservation {
-  return json['observation'] as TSparkSwarmObservation;
 }
 
 function runtimeNamedBy(request: ReceivedRequest) {

@@ -14,9 +14,9 @@ import {
   answerProblem,
   answerText,
   openAnsweringServer,
-  type ReceivedRequest,
 } from '../support/answering-server.js';
 import { referenceNamed } from '../support/handoff-set.js';
+import { receiptOf } from '../support/spark-receipt.js';
 
 const canary = 'canary'.padEnd(43, 'x');
 
@@ -42,22 +42,6 @@ const observation: TSparkSwarmObservation = {
   reason: 'docker-unreachable',
 };
 
-function receiptOf({ json }: ReceivedRequest, more: Partial<ISparkSwarmObservationAcceptedReceipt> = {}): object {
-  const { reporterSessionId, observationSequence } = json['observation'] as TSparkSwarmObservation;
-  const absent = { state: 'absent', reference: null };
-  return {
-    state: 'accepted',
-    nodeId: json['nodeId'],
-    reporterSessionId,
-    observationSequence,
-    runtime: referenceNamed('rt-1'),
-    localSnapshot: absent,
-    managerSnapshot: absent,
-    protocol: supportedProtocol,
-    ...more,
-  };
-}
-
 const thrown = (work: Promise<unknown>) =>
   work.then(
     () => undefined,
@@ -65,7 +49,7 @@ const thrown = (work: Promise<unknown>) =>
   );
 
 /** An observation whose whole request has exactly so many bytes. */
-function observationOf(bytes: number): TSparkSwarmObservation {
+function censusOf(bytes: number): TSparkSwarmObservation {
   const volume = (mountpoint: string, index: number) => ({
     name: `v${index}`,
     driver: 'local',
@@ -134,10 +118,28 @@ describe('a report', () => {
 
   it('is sent up to its byte limit and not beyond', async () => {
     const { server, client } = await serve((request, response) => answerJson(response, receiptOf(request)));
-    await client.reportObservation(observationOf(maximumObservationCensusBytes));
+    await client.reportObservation(censusOf(maximumObservationCensusBytes));
     expect(server.requests[0]?.body).toHaveLength(maximumObservationCensusBytes);
-    const error = await thrown(client.reportObservation(observationOf(maximumObservationCensusBytes + 1)));
+    const error = await thrown(client.reportObservation(censusOf(maximumObservationCensusBytes + 1)));
     expect(error).toBeInstanceOf(ContractError);
+    expect(server.requests).toHaveLength(1);
+  });
+
+  it('has a budget for held fences beside that of the census', async () => {
+    const { server, client } = await serve((request, response) => answerJson(response, receiptOf(request)));
+    const evidence = {
+      aggregate: referenceNamed('ha-1'),
+      pageIndex: 0,
+      contentDigest: referenceNamed('page').digest,
+      nodeId: 'node-a',
+      fences: [],
+    };
+    const member = ',"fleetCutoverHeldVolumeFences":'.length;
+    const full = censusOf(maximumObservationCensusBytes - member);
+    await client.reportObservation({ ...full, fleetCutoverHeldVolumeFences: evidence });
+    expect(server.requests[0]?.body).toHaveLength(maximumObservationCensusBytes + JSON.stringify(evidence).length);
+    const more = { ...censusOf(maximumObservationCensusBytes - member + 1), fleetCutoverHeldVolumeFences: evidence };
+    expect(await thrown(client.reportObservation(more))).toBeInstanceOf(ContractError);
     expect(server.requests).toHaveLength(1);
   });
 

@@ -58,7 +58,10 @@ beforeAll(async () => {
   });
   await agent.runOnce();
   await client.close();
-  const { reference, snapshot } = await service.done('readFleetCutoverManagerSnapshot', { clusterId: 'c1', snapshot: null });
+  const { reference, snapshot } = await service.done('readFleetCutoverManagerSnapshot', {
+    clusterId: 'c1',
+    snapshot: null,
+  });
   if (!snapshot.complete) throw new Error('the captured snapshot is complete');
   const owner = await service.done('createService', { mutationId: mutationId(), name: 'pg' });
   const primary = snapshot.services.find((each) => each.name === 'pg-primary')!;
@@ -70,7 +73,13 @@ beforeAll(async () => {
     expectedScope: null,
     statement: {
       services: [
-        { swarmServiceId: primary.id, class: 'application', serviceId: owner.service.serviceId, reason: null, mounts: [] },
+        {
+          swarmServiceId: primary.id,
+          class: 'application',
+          serviceId: owner.service.serviceId,
+          reason: null,
+          mounts: [],
+        },
       ],
       coreflow: { state: 'undetermined' },
       overlapOwners: [],
@@ -93,18 +102,34 @@ const select = async (sql: string) => (await service.database.owner.query<Record
 
 it('clusters: how far each cluster is', async () => {
   expect(await select('select * from operator.clusters')).toMatchObject([
-    { cluster_id: 'c1', phase: 'swarm', scope_state: 'incomplete', required_count: '1', prepared_count: '0', missing_count: '1', aggregate_state: 'absent' },
+    {
+      cluster_id: 'c1',
+      phase: 'swarm',
+      scope_state: 'incomplete',
+      required_count: '1',
+      prepared_count: '0',
+      missing_count: '1',
+      aggregate_state: 'absent',
+    },
   ]);
 });
 
 it('nodes: what each reported last', async () => {
   expect(await select('select * from operator.nodes')).toMatchObject([
-    { node_id: 'manager', state: 'active', swarm_node_id: '0s4tsfgrrzfr4ei0yqncs7igy', reported_state: 'member', local_snapshot_incomplete: null },
+    {
+      node_id: 'manager',
+      state: 'active',
+      swarm_node_id: '0s4tsfgrrzfr4ei0yqncs7igy',
+      reported_state: 'member',
+      local_snapshot_incomplete: null,
+    },
   ]);
 });
 
 it('tasks: each with verdict and reason', async () => {
-  const rows = await select('select verdict, reason, count(*)::int as n from operator.tasks group by 1, 2 order by 1, 2');
+  const rows = await select(
+    'select verdict, reason, count(*)::int as n from operator.tasks group by 1, 2 order by 1, 2',
+  );
   expect(rows).toContainEqual({ verdict: 'unknown', reason: 'no-local-report', n: expect.any(Number) as number });
   expect(rows).toContainEqual({ verdict: 'not-started', reason: 'never-assigned', n: 2 });
   expect(await select("select service_name, verdict from operator.tasks where service_name = 'pg-primary'")).toEqual([
@@ -113,7 +138,11 @@ it('tasks: each with verdict and reason', async () => {
 });
 
 it('required_volume_handoffs: what is missing or blocked', async () => {
-  expect(await select('select node_id, service_name, volume_name, mount_path, state, blockers from operator.required_volume_handoffs')).toEqual([
+  expect(
+    await select(
+      'select node_id, service_name, volume_name, mount_path, state, blockers from operator.required_volume_handoffs',
+    ),
+  ).toEqual([
     {
       node_id: 'manager',
       service_name: 'pg',
@@ -131,7 +160,13 @@ it('surplus_volume_handoffs is empty where nothing is prepared', async () => {
 
 it('blockers: each with its reason', async () => {
   const codes = (await select('select distinct code from operator.blockers order by code')).map((row) => row['code']);
-  expect(codes).toEqual(['coreflow-undetermined', 'node-not-targeted', 'overlap-container', 'service-unclassified', 'task-unknown']);
+  expect(codes).toEqual([
+    'coreflow-undetermined',
+    'node-not-targeted',
+    'overlap-container',
+    'service-unclassified',
+    'task-unknown',
+  ]);
 });
 
 it('aggregate_history is empty before the first revision', async () => {
@@ -149,11 +184,11 @@ it('credentials: states without hashes', async () => {
 });
 
 it('audit: who changed what', async () => {
-  expect((await select("select method from operator.audit where cluster_id = 'c1' order by seq")).map((row) => row['method'])).toEqual([
-    'createCluster',
-    'registerNode',
-    'classifyFleetCutoverScope',
-  ]);
+  expect(
+    (await select("select method from operator.audit where cluster_id = 'c1' order by seq")).map(
+      (row) => row['method'],
+    ),
+  ).toEqual(['createCluster', 'registerNode', 'classifyFleetCutoverScope']);
 });
 
 it('refusals: counted per principal, method and code', async () => {
@@ -183,8 +218,12 @@ it('the operator role reads the views and nothing else', async () => {
     await client.query('select * from operator.clusters');
     await expect(client.query('select * from control.clusters')).rejects.toThrow(/permission denied/);
     await expect(client.query('select * from control.credentials')).rejects.toThrow(/permission denied/);
-    await expect(client.query("insert into operator.refusals values ('p','m','c',now(),'x',1,1)")).rejects.toThrow(/permission denied/);
-    const views = (await client.query<{ name: string }>("select viewname as name from pg_views where schemaname = 'operator'")).rows;
+    await expect(client.query("insert into operator.refusals values ('p','m','c',now(),'x',1,1)")).rejects.toThrow(
+      /permission denied/,
+    );
+    const views = (
+      await client.query<{ name: string }>("select viewname as name from pg_views where schemaname = 'operator'")
+    ).rows;
     for (const { name } of views) {
       const text = JSON.stringify((await client.query(`select * from operator.${name}`)).rows);
       for (const secret of secrets) expect(text, `operator.${name} shows no secret`).not.toContain(secret);

@@ -15,7 +15,7 @@ import type { AdministratorActor } from '../auth/actor.js';
 import { type Cluster, clusterOf, findNodes, findServices } from '../fleet/facts.js';
 import { bindSwarm } from '../fleet/report-rows.js';
 import { managerSnapshot, managerSnapshotReference } from '../inventory/facts.js';
-import { refuseByPhase, type TAct } from '../phase/phase.js';
+import { permission, refuseByPhase, type TAct } from '../phase/phase.js';
 import { refuseOtherRuntime, type RuntimeHead, shareRuntime } from '../phase/facts.js';
 import {
   lockScopeHead,
@@ -27,8 +27,9 @@ import {
   targetSetReference,
 } from '../scope/facts.js';
 import { swapScope, swapTargetSet } from '../scope/rows.js';
+import { judgeStrays } from '../scope/strays.js';
 import { judgeStatement } from '../scope/statement.js';
-import { blockerSummary, servicesWithEntries } from '../volume-handoff/facts.js';
+import { blockerSummary, preparedTargets, servicesWithEntries } from '../volume-handoff/facts.js';
 import { deriveAgain } from '../volume-handoff/steps.js';
 
 interface Locked {
@@ -52,8 +53,15 @@ async function lockFor(
   return { cluster, runtime: present(runtime), head: present(head) };
 }
 
-function refuseByRuntime(locked: Locked, input: { runtime: MethodRequest<'acceptFleetCutoverTargetSet'>['runtime'] }, act: TAct) {
-  return refuseOtherRuntime(locked.cluster.clusterLife, locked.runtime, input.runtime) ?? refuseByPhase(locked.runtime.phase, act);
+function refuseByRuntime(
+  locked: Locked,
+  input: { runtime: MethodRequest<'acceptFleetCutoverTargetSet'>['runtime'] },
+  act: TAct,
+) {
+  return (
+    refuseOtherRuntime(locked.cluster.clusterLife, locked.runtime, input.runtime) ??
+    refuseByPhase(locked.runtime.phase, act)
+  );
 }
 
 /** Admits an accepted, complete manager snapshot as the inventory, with a class for its services. */
@@ -64,52 +72,67 @@ export function classifyFleetCutoverScope(
 ): Promise<MethodResponse<'classifyFleetCutoverScope'> | Refused> {
   const statement = normalizeScopeStatement(input.statement);
   const { clusterId } = input;
-  return mutate(deps, actor, { ...input, statement }, {
-    method: 'classifyFleetCutoverScope',
-    clusterId,
-    lock: (tx) => lockFor(tx, actor, clusterId, lockScopeHead),
-    apply: async (tx, locked) => {
-      const { cluster, head } = locked;
-      const stale =
-        refuseByRuntime(locked, input, 'classify-scope') ??
-        refuseOtherScope(cluster.clusterLife, head, input.expectedScope, 'expectedScope');
-      if (stale !== null) return stale;
-      const inventory = await admitInventory(tx, cluster, input);
-      if (isRefused(inventory)) return inventory;
-      const facts = await statementFacts(tx, actor, cluster, head, input.statement, inventory);
-      // Entries are named by the caller's own order, which the normalised statement need not have.
-      const judged = judgeStatement(input.statement, facts);
-      if (judged.entries.length > 0) {
-        return refuse('scope-refused', { entries: [...judged.entries], mutationOutcome: 'not-applied', retrySafe: false });
-      }
-      const scope: IFleetCutoverScope = sealRecord(digestDomain('IFleetCutoverScope'), {
-        id: scopeId(cluster.clusterLife),
-        generation: head.generation + 1,
-        clusterId,
-        inventory: input.inventory,
-        swarmId: inventory.swarmId,
-        ...statement,
-        unclassified: [...judged.unclassified],
-        state: judged.state,
-        predecessor: scopeReference(cluster.clusterLife, head),
-      });
-      await Promise.all([swapOrThrow(swapScope(tx, scope)), bindSwarm(tx, clusterId, inventory.swarmId)]);
-      const derived = await deriveAgain(tx, cluster, { nodes: 'all', cluster: true, always: true });
-      return {
-        result: {
-          scope: referenceOf(scope),
-          state: scope.state,
-          unclassified: scope.unclassified,
-          requiredCount: derived.head.requiredCount,
-          blockers: await blockerSummary(tx, clusterId),
-        },
-      };
+  return mutate(
+    deps,
+    actor,
+    { ...input, statement },
+    {
+      method: 'classifyFleetCutoverScope',
+      clusterId,
+      lock: (tx) => lockFor(tx, actor, clusterId, lockScopeHead),
+      apply: async (tx, locked) => {
+        const { cluster, head } = locked;
+        const stale =
+          refuseByRuntime(locked, input, 'classify-scope') ??
+          refuseOtherScope(cluster.clusterLife, head, input.expectedScope, 'expectedScope');
+        if (stale !== null) return stale;
+        const inventory = await admitInventory(tx, cluster, input);
+        if (isRefused(inventory)) return inventory;
+        const facts = await statementFacts(tx, actor, cluster, head, input.statement, inventory);
+        // Entries are named by the caller's own order, which the normalised statement need not have.
+        const judged = judgeStatement(input.statement, facts);
+        const strays =
+          permission(locked.runtime.phase, 'classify-scope') === 'strays' && facts.predecessor !== null
+            ? judgeStrays(facts.predecessor, input.statement, await preparedTargets(tx, clusterId))
+            : [];
+        if (judged.entries.length + strays.length > 0) {
+          return refuse('scope-refused', {
+            entries: [...judged.entries, ...strays],
+            mutationOutcome: 'not-applied',
+            retrySafe: false,
+          });
+        }
+        const scope: IFleetCutoverScope = sealRecord(digestDomain('IFleetCutoverScope'), {
+          id: scopeId(cluster.clusterLife),
+          generation: head.generation + 1,
+          clusterId,
+          inventory: input.inventory,
+          swarmId: inventory.swarmId,
+          ...statement,
+          unclassified: [...judged.unclassified],
+          state: judged.state,
+          predecessor: scopeReference(cluster.clusterLife, head),
+        });
+        await Promise.all([swapOrThrow(swapScope(tx, scope)), bindSwarm(tx, clusterId, inventory.swarmId)]);
+        const derived = await deriveAgain(tx, cluster, { nodes: 'all', cluster: true, always: true });
+        return {
+          result: {
+            scope: referenceOf(scope),
+            state: scope.state,
+            unclassified: scope.unclassified,
+            requiredCount: derived.head.requiredCount,
+            blockers: await blockerSummary(tx, clusterId),
+          },
+        };
+      },
+      isCurrent: async (tx, recorded) => {
+        const locked = await lockFor(tx, actor, clusterId, lockScopeHead);
+        return (
+          !isRefused(locked) && sameReference(recorded.scope, scopeReference(locked.cluster.clusterLife, locked.head))
+        );
+      },
     },
-    isCurrent: async (tx, recorded) => {
-      const locked = await lockFor(tx, actor, clusterId, lockScopeHead);
-      return !isRefused(locked) && sameReference(recorded.scope, scopeReference(locked.cluster.clusterLife, locked.head));
-    },
-  });
+  );
 }
 
 async function swapOrThrow(swap: Promise<'swapped' | 'stale'>): Promise<void> {
@@ -133,9 +156,13 @@ async function admitInventory(
     accepted === undefined
       ? null
       : managerSnapshotReference(cluster.clusterLife, { generation: inventory.generation, digest: accepted.digest });
-  if (accepted === undefined || !sameReference(reference, inventory)) return refuseStale('inventory-stale', 'inventory', reference);
+  if (accepted === undefined || !sameReference(reference, inventory))
+    return refuseStale('inventory-stale', 'inventory', reference);
   if (cluster.swarmId !== null && cluster.swarmId !== accepted.swarmId) {
-    return refuse('swarm-mismatch', { detail: `the cluster is bound to swarm ${cluster.swarmId}`, mutationOutcome: 'not-applied' });
+    return refuse('swarm-mismatch', {
+      detail: `the cluster is bound to swarm ${cluster.swarmId}`,
+      mutationOutcome: 'not-applied',
+    });
   }
   const snapshot = JSON.parse(accepted.record) as IFleetCutoverCompleteManagerSnapshot;
   return { swarmId: accepted.swarmId, serviceIds: new Set(snapshot.services.map((service) => service.id)) };
@@ -161,7 +188,11 @@ async function statementFacts(
   const [nodes, services, withEntries] = await Promise.all([
     findNodes(tx, cluster.clusterId, [...nodeIds]),
     findServices(tx, actor.organizationId, serviceIds),
-    servicesWithEntries(tx, cluster.clusterId, (predecessor?.services ?? []).map((service) => service.swarmServiceId)),
+    servicesWithEntries(
+      tx,
+      cluster.clusterId,
+      (predecessor?.services ?? []).map((service) => service.swarmServiceId),
+    ),
   ]);
   return {
     inventory: inventory.serviceIds,
@@ -180,37 +211,44 @@ export function acceptFleetCutoverTargetSet(
 ): Promise<MethodResponse<'acceptFleetCutoverTargetSet'> | Refused> {
   const { clusterId } = input;
   const nodeIds = [...input.nodeIds].sort();
-  return mutate(deps, actor, { ...input, nodeIds }, {
-    method: 'acceptFleetCutoverTargetSet',
-    clusterId,
-    lock: (tx) => lockFor(tx, actor, clusterId, lockTargetSetHead),
-    apply: async (tx, locked) => {
-      const { cluster, head } = locked;
-      const stale = refuseByRuntime(locked, input, 'accept-target-set');
-      if (stale !== null) return stale;
-      const current = targetSetReference(cluster.clusterLife, head);
-      if (!sameReference(input.expectedTargetSet, current)) return refuseStale('target-set-stale', 'expectedTargetSet', current);
-      const entries = await judgeTargets(tx, clusterId, input.nodeIds);
-      if (entries.length > 0) return refuse('target-set-refused', { entries, mutationOutcome: 'not-applied', retrySafe: false });
-      const targetSet: IFleetCutoverTargetSet = sealRecord(digestDomain('IFleetCutoverTargetSet'), {
-        id: targetSetId(cluster.clusterLife),
-        generation: head.generation + 1,
-        clusterId,
-        nodeIds,
-        predecessor: current,
-      });
-      await swapOrThrow(swapTargetSet(tx, targetSet));
-      await deriveAgain(tx, cluster, { nodes: 'all', cluster: false, always: true });
-      return { result: { targetSet, blockers: await blockerSummary(tx, clusterId) } };
+  return mutate(
+    deps,
+    actor,
+    { ...input, nodeIds },
+    {
+      method: 'acceptFleetCutoverTargetSet',
+      clusterId,
+      lock: (tx) => lockFor(tx, actor, clusterId, lockTargetSetHead),
+      apply: async (tx, locked) => {
+        const { cluster, head } = locked;
+        const stale = refuseByRuntime(locked, input, 'accept-target-set');
+        if (stale !== null) return stale;
+        const current = targetSetReference(cluster.clusterLife, head);
+        if (!sameReference(input.expectedTargetSet, current))
+          return refuseStale('target-set-stale', 'expectedTargetSet', current);
+        const entries = await judgeTargets(tx, clusterId, input.nodeIds);
+        if (entries.length > 0)
+          return refuse('target-set-refused', { entries, mutationOutcome: 'not-applied', retrySafe: false });
+        const targetSet: IFleetCutoverTargetSet = sealRecord(digestDomain('IFleetCutoverTargetSet'), {
+          id: targetSetId(cluster.clusterLife),
+          generation: head.generation + 1,
+          clusterId,
+          nodeIds,
+          predecessor: current,
+        });
+        await swapOrThrow(swapTargetSet(tx, targetSet));
+        await deriveAgain(tx, cluster, { nodes: 'all', cluster: false, always: true });
+        return { result: { targetSet, blockers: await blockerSummary(tx, clusterId) } };
+      },
+      isCurrent: async (tx, recorded) => {
+        const locked = await lockFor(tx, actor, clusterId, lockTargetSetHead);
+        return (
+          !isRefused(locked) &&
+          sameReference(referenceOf(recorded.targetSet), targetSetReference(locked.cluster.clusterLife, locked.head))
+        );
+      },
     },
-    isCurrent: async (tx, recorded) => {
-      const locked = await lockFor(tx, actor, clusterId, lockTargetSetHead);
-      return (
-        !isRefused(locked) &&
-        sameReference(referenceOf(recorded.targetSet), targetSetReference(locked.cluster.clusterLife, locked.head))
-      );
-    },
-  });
+  );
 }
 
 async function judgeTargets(tx: Tx, clusterId: string, nodeIds: readonly string[]) {
@@ -221,7 +259,8 @@ async function judgeTargets(tx: Tx, clusterId: string, nodeIds: readonly string[
     seen.add(nodeId);
     if (repeated) return [{ list: 'nodeIds', index, code: 'entry-duplicate' }];
     const state = known.get(nodeId);
-    if (state === undefined || state === 'revoked') return [{ list: 'nodeIds', index, code: 'node-unknown' }];
+    if (state === undefined || state === 'revoked' || state === 'written-off')
+      return [{ list: 'nodeIds', index, code: 'node-unknown' }];
     return [];
   });
 }

@@ -10,7 +10,13 @@ import type { Refused } from '../../contract/problems.js';
 import { inTransaction, type Tx } from '../../db/transaction.js';
 import type { Deps } from '../../deps.js';
 import { isRefused } from '../../refusal.js';
-import { type AuditedCaller, judgeReplay, type MutationContext, mutationContext, type MutationInput } from './context.js';
+import {
+  type AuditedCaller,
+  judgeReplay,
+  type MutationContext,
+  mutationContext,
+  type MutationInput,
+} from './context.js';
 import { commitAudited, findReplay } from './rows.js';
 
 export { judgeReplay, mutationContext, type AuditedCaller, type MutationContext, type Replay } from './context.js';
@@ -114,8 +120,19 @@ interface Moment {
 }
 
 /** The wire answer: the result, and how it came about now. */
-export function answer<N extends TMutationName>(method: N, result: MutationResult<N>, moment: Moment): MethodResponse<N> {
+export function answer<N extends TMutationName>(
+  method: N,
+  result: MutationResult<N>,
+  moment: Moment,
+): MethodResponse<N> {
   const { audit, replayed = false, current = true, dryRun = false, secrets = [] } = moment;
   const issues = 'secrets' in methods[method].response.properties;
-  return { replayed, current, dryRun, audit, ...result, ...(issues ? { secrets } : {}) } as unknown as MethodResponse<N>;
+  return {
+    replayed,
+    current,
+    dryRun,
+    audit,
+    ...result,
+    ...(issues ? { secrets } : {}),
+  } as unknown as MethodResponse<N>;
 }

@@ -18,7 +18,12 @@ export interface CountedRefusal {
 const MAXIMUM_WAITING = 10_000;
 
 /** Codes that are answered before it is known that the cluster is the caller's: they go to the organization's chain. */
-const BEFORE_CLUSTER: ReadonlySet<TProblemCode> = new Set(['cluster-unknown', 'role-refused', 'body-schema', 'body-invalid-json']);
+const BEFORE_CLUSTER: ReadonlySet<TProblemCode> = new Set([
+  'cluster-unknown',
+  'role-refused',
+  'body-schema',
+  'body-invalid-json',
+]);
 
 /**
  * Counts refusals per principal, method, code and minute, with the chain's position (system rule 12). The reply does not
@@ -77,7 +82,8 @@ export class RefusalCounter {
 }
 
 function chainOf(refusal: CountedRefusal): string {
-  if (refusal.clusterId === null || BEFORE_CLUSTER.has(refusal.code)) return organizationChainId(refusal.organizationId);
+  if (refusal.clusterId === null || BEFORE_CLUSTER.has(refusal.code))
+    return organizationChainId(refusal.organizationId);
   return refusal.clusterId;
 }
 

@@ -1,11 +1,12 @@
 /** The only SQL that writes `audit_heads`, `audit_rows` and `refusal_counts`. */
-import { type RawBuilder, sql } from 'kysely';
+import { type RawBuilder, type Selectable, sql } from 'kysely';
 import { canonicalizeStrictJson } from '../../contract/canonical-json.js';
 import { bareDigestOfCanonical } from '../../contract/digest.js';
 import type { IAuditHead } from '../../contract/method.js';
 import { qb } from '../../db/query.js';
+import type { Database } from '../../db/tables.js';
 import type { ReadTx, Tx } from '../../db/transaction.js';
-import { digestText, genesisDigest, rowDigest } from './chain.js';
+import { type AuditFacts, digestText, genesisDigest, rowDigest } from './chain.js';
 import type { MutationContext } from './context.js';
 
 /** The parts of a recorded mutation that a replay is judged by and answered from. */
@@ -29,14 +30,41 @@ export interface WrittenAuditRow {
  * The mutation that used this id before, by one look-up in the unique index. Send it after the locks: then one of two
  * equal requests waits there and finds what the other has committed.
  */
-export function findReplay(tx: ReadTx, context: MutationContext): Promise<AuditRow | undefined> {
-  return tx.maybe(
+export async function findReplay(tx: ReadTx, context: MutationContext): Promise<AuditRow | undefined> {
+  const row = await tx.maybe(
     qb
       .selectFrom('control.audit_rows')
-      .select(['chain_id', 'seq', 'chain_digest', 'principal_id', 'method', 'request_digest', 'result'])
+      .selectAll()
       .where('organization_id', '=', context.organizationId)
       .where('mutation_id', '=', context.mutationId),
   );
+  if (row !== undefined && !rowDigest(factsOf(row)).equals(row.row_digest)) {
+    throw new CorruptAuditRowError(row.chain_id, row.seq);
+  }
+  return row;
+}
+
+function factsOf(row: Selectable<Database['control.audit_rows']>): AuditFacts {
+  return {
+    chainId: row.chain_id,
+    organizationId: row.organization_id,
+    clusterId: row.cluster_id,
+    mutationId: row.mutation_id,
+    credentialId: row.credential_id,
+    principalId: row.principal_id,
+    method: row.method,
+    requestDigest: row.request_digest,
+    resultDigest: bareDigestOfCanonical(row.result),
+    at: row.at,
+  };
+}
+
+/** A recorded mutation does not have the digest that it was recorded with: somebody changed it, and it is not replayed. */
+export class CorruptAuditRowError extends Error {
+  override readonly name = 'CorruptAuditRowError';
+  constructor(chainId: string, seq: number) {
+    super(`row ${seq} of the audit chain ${chainId} does not match its digest`);
+  }
 }
 
 /**
@@ -56,7 +84,8 @@ export function auditCte(
   onlyIf: RawBuilder<boolean> = sql<boolean>`true`,
 ): RawBuilder<unknown> {
   const text = canonicalizeStrictJson(result);
-  const { chainId, organizationId, clusterId, mutationId, credentialId, principalId, method, requestDigest, at } = context;
+  const { chainId, organizationId, clusterId, mutationId, credentialId, principalId, method, requestDigest, at } =
+    context;
   const row = rowDigest({
     chainId,
     organizationId,

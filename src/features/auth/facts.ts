@@ -5,7 +5,14 @@ import type { Deps } from '../../deps.js';
 import { isRefused } from '../../refusal.js';
 import type { AdministratorActor, NodeActor } from './actor.js';
 import { CoalescingLoader } from './coalescing-loader.js';
-import { hashSecret, isBearerSecret, isIdentifier, type KeptHashes, matchSecret, parseAuthorization } from './credential.js';
+import {
+  hashSecret,
+  isBearerSecret,
+  isIdentifier,
+  type KeptHashes,
+  matchSecret,
+  parseAuthorization,
+} from './credential.js';
 import { type AdministratorRow, loadAdministrators, loadNodes, type NodeCredentialRow, useNewest } from './rows.js';
 
 export { hasOrganization, lockOrganizationRow as lockOrganization } from './rows.js';
@@ -63,6 +70,7 @@ export async function authenticateNode(deps: Deps, nodeId: string, nodeToken: st
   const { nodes } = loadersOf(deps.db);
   const row = await verify(deps, nodeToken, () => nodes.load(nodeId));
   if (isRefused(row)) return row;
+  if (row.state === 'written-off') return refuse('node-written-off');
   if (row.revoked || row.state === 'revoked') return refuse('node-revoked');
   return {
     kind: 'node',

@@ -28,7 +28,10 @@ export interface BootstrapInput {
  * Begins an organization where there is none, and issues an administrator's token for it. Refused: `principal-exists`
  * where the organization has an administrator (unless `additional`) or the principal has a token.
  */
-export function bootstrap(deps: Deps, input: BootstrapInput): Promise<{ token: string; credentialId: string } | Refused> {
+export function bootstrap(
+  deps: Deps,
+  input: BootstrapInput,
+): Promise<{ token: string; credentialId: string } | Refused> {
   return inTransaction(deps, 'hostBootstrap', async (tx) => {
     const { organizationId, principalId } = input;
     // In this order: the row that a concurrent bootstrap inserts is waited for, then locked.

@@ -19,7 +19,13 @@ export interface CredentialOrder {
 export interface IssuedCredential {
   readonly row: CredentialRow;
   /** What its holder presents; shown once. */
-  readonly secret: { readonly credentialId: string; readonly generation: number; readonly secret: string };
+  readonly secret: {
+    readonly credentialId: string;
+    readonly kind: TCredentialKind;
+    readonly subjectId: string;
+    readonly generation: number;
+    readonly secret: string;
+  };
 }
 
 /** Issues the first generation of each, in one statement; the result has the order of the orders. */
@@ -72,7 +78,7 @@ export async function rotate(
 }
 
 function presentable(row: CredentialRow, secret: string): IssuedCredential['secret'] {
-  const { credential_id: credentialId, newest_generation: generation } = row;
+  const { credential_id: credentialId, subject_id: subjectId, newest_generation: generation } = row;
   const bearer = row.kind === 'administrator' ? administratorToken(credentialId, secret) : secret;
-  return { credentialId, generation, secret: bearer };
+  return { credentialId, kind: row.kind, subjectId, generation, secret: bearer };
 }

@@ -59,7 +59,7 @@ export interface NodeCredentialRow extends KeptHashes {
   readonly cluster_id: string;
   readonly organization_id: string;
   readonly revoked: boolean;
-  readonly state: 'active' | 'quarantined' | 'revoked';
+  readonly state: 'active' | 'quarantined' | 'revoked' | 'written-off';
   readonly aggregate_generation: number | null;
   readonly aggregate_digest: string | null;
   readonly aggregate_state: AggregateHead['state'] | null;
@@ -247,7 +247,9 @@ export function revokeCredentials(tx: Tx, credentialIds: readonly string[]): Pro
   return tx.rows(
     sql<CredentialRow>`
       update control.credentials set revoked = true where credential_id = any(${[...credentialIds]}::text[])
-      returning credential_id, cluster_id, kind, subject_id, role, newest_generation, used_generation, revoked`.compile(qb),
+      returning credential_id, cluster_id, kind, subject_id, role, newest_generation, used_generation, revoked`.compile(
+      qb,
+    ),
   );
 }
 

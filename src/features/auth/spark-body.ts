@@ -51,7 +51,8 @@ export function readSparkBody<T extends { readonly protocol: IProtocolOffer }>(
     return refuse('protocol-unsupported', { supported: supportedProtocol });
   }
   const errors = record.check(value);
-  if (errors.length > 0) return refuse('body-schema', { errors: errors.map((error) => error.slice(0, maximumErrorLength)) });
+  if (errors.length > 0)
+    return refuse('body-schema', { errors: errors.map((error) => error.slice(0, maximumErrorLength)) });
   if (holdsNul(value)) return refuse('body-schema', { errors: ['a string contains U+0000'] });
   const request = value as unknown as T;
   const protocol = negotiateProtocol(request.protocol);

@@ -63,10 +63,7 @@ function newCluster(deps: Deps, actor: AdministratorActor, input: MethodRequest<
   };
 }
 
-export function listClusters(
-  deps: Deps,
-  actor: AdministratorActor,
-): Promise<MethodResponse<'listClusters'>> {
+export function listClusters(deps: Deps, actor: AdministratorActor): Promise<MethodResponse<'listClusters'>> {
   return read(deps, 'listClusters', async (tx) => {
     const clusters = await clustersOf(tx, actor.organizationId);
     return { clusters: clusters.map(fleetCluster) };

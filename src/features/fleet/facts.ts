@@ -46,7 +46,7 @@ export function clusterOfNode(tx: ReadTx, actor: { organizationId: string; clust
 export interface NodeFacts {
   readonly nodeId: string;
   readonly clusterId: string;
-  readonly state: 'active' | 'quarantined' | 'revoked';
+  readonly state: 'active' | 'quarantined' | 'revoked' | 'written-off';
   readonly quarantineReason: string | null;
   readonly swarmNodeId: string | null;
   readonly reportedSwarmNodeId: string | null;
@@ -62,7 +62,9 @@ export function findNodes(tx: ReadTx, clusterId: string, nodeIds: readonly strin
   return tx.rows(
     sql<NodeFacts>`
       select ${nodeColumns} from control.nodes as node
-       where node.cluster_id = ${clusterId} and node.node_id = any(${[...nodeIds]}::text[]) order by node.node_id`.compile(qb),
+       where node.cluster_id = ${clusterId} and node.node_id = any(${[...nodeIds]}::text[]) order by node.node_id`.compile(
+      qb,
+    ),
   );
 }
 

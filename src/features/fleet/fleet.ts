@@ -26,6 +26,7 @@ export function refuseClusterId(clusterId: string): Refused | null {
 /** The node may get credentials and facts. */
 export function refuseNodeChange(node: NodeFacts | undefined): Refused | null {
   if (node === undefined) return refuseMutation('node-unknown');
+  if (node.state === 'written-off') return refuseMutation('node-written-off');
   return node.state === 'revoked' ? refuseMutation('node-revoked') : null;
 }
 

@@ -11,7 +11,14 @@ import { lockOrganization } from '../auth/facts.js';
 import { issueCredentials } from '../auth/issuing.js';
 import { type Cluster, findNodes, findNodesAnywhere, findServices, lockClusterOf } from './facts.js';
 import { refuseMutation } from './fleet.js';
-import { decideImport, type ExistingFleet, type FleetDocument, type ImportPlan, nodeIdsOf, serviceNamesOf } from './import.js';
+import {
+  decideImport,
+  type ExistingFleet,
+  type FleetDocument,
+  type ImportPlan,
+  nodeIdsOf,
+  serviceNamesOf,
+} from './import.js';
 import { nodeCredentialOrders } from './node-operations.js';
 import { specOf } from './response.js';
 import { currentSpecs, insertNodes, insertServices, insertSpecs, servicesByName } from './rows.js';

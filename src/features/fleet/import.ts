@@ -82,6 +82,7 @@ function isSameNode(cluster: Cluster, node: NewNode, known: NodeFacts): boolean 
   return (
     known.clusterId === cluster.clusterId &&
     known.state !== 'revoked' &&
+    known.state !== 'written-off' &&
     known.corestorePublicKey === node.corestorePublicKey
   );
 }
@@ -153,5 +154,7 @@ export function nodeIdsOf(document: FleetDocument): string[] {
 
 /** Every service name that the document says something about. */
 export function serviceNamesOf(document: FleetDocument): string[] {
-  return [...new Set([...document.services.map((each) => each.name), ...document.specs.map((each) => each.serviceName)])];
+  return [
+    ...new Set([...document.services.map((each) => each.name), ...document.specs.map((each) => each.serviceName)]),
+  ];
 }

@@ -6,6 +6,7 @@ import { read, type ReadTx, type Tx } from '../../db/transaction.js';
 import type { Deps } from '../../deps.js';
 import { isRefused } from '../../refusal.js';
 import { mutate } from '../audit/mutation.js';
+import { shareRuntime } from '../phase/facts.js';
 import type { AdministratorActor } from '../auth/actor.js';
 import { isNewestAndAlive } from '../auth/operations.js';
 import { type CredentialOrder, issueCredentials, revokeCredentials, rotate } from '../auth/issuing.js';
@@ -15,7 +16,15 @@ import { type Cluster, clusterOf, lockClusterOf, lockNode, type NodeFacts } from
 import { refuseMutation, refuseNodeChange, refuseRejoin, refuseRelease, sameOwnerFacts } from './fleet.js';
 import { swarmNodeHolder } from './report-rows.js';
 import { fleetNode } from './response.js';
-import { bindSwarmNode, insertNodes, pageOfNodes, readNode, releaseNodeRow, revokeNodeRow, setNodeKey } from './rows.js';
+import {
+  bindSwarmNode,
+  insertNodes,
+  pageOfNodes,
+  readNode,
+  releaseNodeRow,
+  revokeNodeRow,
+  setNodeKey,
+} from './rows.js';
 
 /** Told when a node is bound to another swarm node, by which its tasks are found. */
 export type NodeRebound = (tx: Tx, cluster: Cluster, nodeId: string) => Promise<unknown>;
@@ -115,7 +124,12 @@ export function revokeNode(
       if (node === undefined) return refuseMutation('node-unknown');
       const kinds = ['node-token', 'node-session'] as const;
       const credentials = await lockSubjectCredentials(tx, input.clusterId, input.nodeId, kinds);
-      void revokeCredentials(tx, credentials.map((each) => each.credential_id));
+      void revokeCredentials(
+        tx,
+        credentials.map((each) => each.credential_id),
+      );
+      // Revoking falsifies gates: an advance under way waits, or is waited for.
+      void shareRuntime(tx, input.clusterId);
       void revokeNodeRow(tx, input.clusterId, input.nodeId);
       return { result: { node: await nodeDocument(tx, cluster, input.nodeId) } };
     },

@@ -38,6 +38,8 @@ export interface NodeReport {
   /** Whether the report carried a complete local snapshot. */
   readonly localSeen: boolean;
   readonly localIncomplete: string | null;
+  /** See `nodes.local_runtime_generation`; undefined leaves it as it is. */
+  readonly localRuntimeGeneration: number | null | undefined;
 }
 
 export function writeNodeReport(tx: Tx, clusterId: string, nodeId: string, report: NodeReport): Promise<number> {
@@ -48,7 +50,9 @@ export function writeNodeReport(tx: Tx, clusterId: string, nodeId: string, repor
         received_at = ${report.receivedAt}, swarm_node_id = ${report.swarmNodeId}, reported_swarm_node_id = null,
         local_generation = ${report.localGeneration}, local_digest = ${report.localDigest},
         local_seen_at = case when ${report.localSeen} then ${report.receivedAt} else local_seen_at end,
-        local_incomplete = ${report.localIncomplete}
+        local_incomplete = ${report.localIncomplete},
+        local_runtime_generation = case when ${report.localRuntimeGeneration !== undefined}
+          then ${report.localRuntimeGeneration ?? null}::bigint else local_runtime_generation end
       where cluster_id = ${clusterId} and node_id = ${nodeId}`.compile(qb),
   );
 }
@@ -72,7 +76,11 @@ export function noteReportedSwarmNode(tx: Tx, clusterId: string, nodeId: string,
 }
 
 /** The node that is bound to a swarm node id. */
-export function swarmNodeHolder(tx: Tx, clusterId: string, swarmNodeId: string): Promise<{ nodeId: string } | undefined> {
+export function swarmNodeHolder(
+  tx: Tx,
+  clusterId: string,
+  swarmNodeId: string,
+): Promise<{ nodeId: string } | undefined> {
   return tx.maybe(
     sql<{ nodeId: string }>`
       select node_id as "nodeId" from control.nodes
@@ -80,9 +88,20 @@ export function swarmNodeHolder(tx: Tx, clusterId: string, swarmNodeId: string):
   );
 }
 
+/** For ever: no report, session or grant of the node is taken any more. */
+export function writeOffNodeRow(tx: Tx, clusterId: string, nodeId: string): Promise<number> {
+  return tx.run(
+    sql`
+      update control.nodes set state = 'written-off', quarantine_reason = null
+      where cluster_id = ${clusterId} and node_id = ${nodeId}`.compile(qb),
+  );
+}
+
 /** Binds the cluster to the swarm whose inventory is admitted; a bound one is not changed. */
 export function bindSwarm(tx: Tx, clusterId: string, swarmId: string): Promise<number> {
   return tx.run(
-    sql`update control.clusters set swarm_id = ${swarmId} where cluster_id = ${clusterId} and swarm_id is null`.compile(qb),
+    sql`update control.clusters set swarm_id = ${swarmId} where cluster_id = ${clusterId} and swarm_id is null`.compile(
+      qb,
+    ),
   );
 }

@@ -58,7 +58,7 @@ export function insertNodes(tx: Tx, clusterId: string, nodes: readonly NewNode[]
 /** A node with the generations of its credentials: everything that its wire document shows. */
 export interface NodeRow {
   readonly node_id: string;
-  readonly state: 'active' | 'quarantined' | 'revoked';
+  readonly state: 'active' | 'quarantined' | 'revoked' | 'written-off';
   readonly quarantine_reason: string | null;
   readonly swarm_node_id: string | null;
   readonly reported_swarm_node_id: string | null;
@@ -173,9 +173,7 @@ export function servicesByName(tx: ReadTx, organizationId: string, names: readon
 }
 
 export function retireServiceRow(tx: Tx, serviceId: string): Promise<number> {
-  return tx.run(
-    qb.updateTable('control.services').set({ state: 'retired' }).where('service_id', '=', serviceId),
-  );
+  return tx.run(qb.updateTable('control.services').set({ state: 'retired' }).where('service_id', '=', serviceId));
 }
 
 export interface ServiceWithSpec extends ServiceFacts {

@@ -92,12 +92,7 @@ export function putServiceSpec(
   });
 }
 
-async function applySpec(
-  tx: Tx,
-  cluster: Cluster,
-  actor: AdministratorActor,
-  input: MethodRequest<'putServiceSpec'>,
-) {
+async function applySpec(tx: Tx, cluster: Cluster, actor: AdministratorActor, input: MethodRequest<'putServiceSpec'>) {
   const [[service], [row], nodes] = await Promise.all([
     shareServices(tx, actor.organizationId, [input.serviceId]),
     currentSpecs(tx, input.clusterId, [input.serviceId]),

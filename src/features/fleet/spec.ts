@@ -36,8 +36,14 @@ function sortedBy<T>(items: readonly T[], key: (item: T) => string): T[] {
 /** What is wrong with a content (2); empty: nothing. */
 export function duplicatesOf(content: IClusterServiceSpecContent): string[] {
   return [
-    ...duplicates('mount path', content.mounts.map((mount) => mount.mountPath)),
-    ...duplicates('secret input', content.secretInputs.map((input) => input.name)),
+    ...duplicates(
+      'mount path',
+      content.mounts.map((mount) => mount.mountPath),
+    ),
+    ...duplicates(
+      'secret input',
+      content.secretInputs.map((input) => input.name),
+    ),
     ...duplicates('published port', content.publishedPorts.map(portKey)),
     ...duplicates('node', content.placement),
   ];

@@ -12,10 +12,15 @@ export interface EvidenceHead {
 }
 
 /** The latest accepted manager snapshot; undefined where none was. */
-export async function managerSnapshotHead(tx: ReadTx, clusterId: string): Promise<(EvidenceHead & { incomplete: string | null }) | undefined> {
+export async function managerSnapshotHead(
+  tx: ReadTx,
+  clusterId: string,
+): Promise<(EvidenceHead & { incomplete: string | null }) | undefined> {
   const head = await tx.one(
     sql<{ generation: number; digest: Reference['digest'] | null; incomplete: string | null }>`
-      select generation, digest, incomplete from control.manager_snapshot_heads where cluster_id = ${clusterId}`.compile(qb),
+      select generation, digest, incomplete from control.manager_snapshot_heads where cluster_id = ${clusterId}`.compile(
+      qb,
+    ),
   );
   return head.digest === null ? undefined : { ...head, digest: head.digest };
 }
@@ -92,14 +97,19 @@ export function tasksOfSwarmNode(tx: ReadTx, clusterId: string, swarmNodeId: str
 }
 
 /** Tasks on no swarm node, or on one that no node of the fleet is bound to. */
-export function tasksOfNobody(tx: ReadTx, clusterId: string): Promise<(ObservedTask & { swarmState: string | null })[]> {
+export function tasksOfNobody(
+  tx: ReadTx,
+  clusterId: string,
+): Promise<(ObservedTask & { swarmState: string | null })[]> {
   return tx.rows(
     sql<ObservedTask & { swarmState: string | null }>`
       select ${taskColumns}, swarm.state as "swarmState" from control.observed_tasks task
       left join control.observed_swarm_nodes swarm
         on swarm.cluster_id = task.cluster_id and swarm.swarm_node_id = task.swarm_node_id
       where task.cluster_id = ${clusterId} and not exists (
-        select from control.nodes node where node.cluster_id = task.cluster_id and node.swarm_node_id = task.swarm_node_id)`.compile(qb),
+        select from control.nodes node where node.cluster_id = task.cluster_id and node.swarm_node_id = task.swarm_node_id)`.compile(
+      qb,
+    ),
   );
 }
 
@@ -115,7 +125,11 @@ export function observedServices(
 }
 
 /** Fleet nodes that are bound to these swarm nodes. */
-export async function nodesOfSwarmNodes(tx: ReadTx, clusterId: string, swarmNodeIds: readonly string[]): Promise<string[]> {
+export async function nodesOfSwarmNodes(
+  tx: ReadTx,
+  clusterId: string,
+  swarmNodeIds: readonly string[],
+): Promise<string[]> {
   const rows = await tx.rows(
     sql<{ nodeId: string }>`
       select node_id as "nodeId" from control.nodes
@@ -127,7 +141,9 @@ export async function nodesOfSwarmNodes(tx: ReadTx, clusterId: string, swarmNode
 /** All nodes of the cluster that have or need a derivation, in byte order. */
 export async function allNodes(tx: ReadTx, clusterId: string): Promise<string[]> {
   const rows = await tx.rows(
-    sql<{ nodeId: string }>`select node_id as "nodeId" from control.nodes where cluster_id = ${clusterId} order by node_id`.compile(qb),
+    sql<{
+      nodeId: string;
+    }>`select node_id as "nodeId" from control.nodes where cluster_id = ${clusterId} order by node_id`.compile(qb),
   );
   return rows.map((row) => row.nodeId);
 }

@@ -19,7 +19,9 @@ export function findReporterSession(
     sql<ReporterSession>`
       select observation_sequence as "observationSequence", request_digest as "requestDigest", receipt
       from control.reporter_sessions
-      where cluster_id = ${clusterId} and node_id = ${nodeId} and reporter_session_id = ${reporterSessionId}`.compile(qb),
+      where cluster_id = ${clusterId} and node_id = ${nodeId} and reporter_session_id = ${reporterSessionId}`.compile(
+      qb,
+    ),
   );
 }
 
@@ -36,7 +38,9 @@ export function writeReporterSession(
         (cluster_id, node_id, reporter_session_id, observation_sequence, request_digest, receipt)
       values (${clusterId}, ${nodeId}, ${reporterSessionId}, ${session.observationSequence}, ${session.requestDigest}, ${session.receipt})
       on conflict on constraint reporter_sessions_key do update set
-        observation_sequence = excluded.observation_sequence, request_digest = excluded.request_digest, receipt = excluded.receipt`.compile(qb),
+        observation_sequence = excluded.observation_sequence, request_digest = excluded.request_digest, receipt = excluded.receipt`.compile(
+      qb,
+    ),
   );
 }
 
@@ -44,17 +48,21 @@ export interface ManagerHead {
   readonly generation: number;
   readonly digest: string | null;
   readonly incomplete: string | null;
+  /** Generation of the runtime that it names; null where that was not the current one when it was accepted. */
+  readonly runtimeGeneration: number | null;
 }
 
 export function insertManagerHead(tx: Tx, clusterId: string): Promise<number> {
-  return tx.run(sql`insert into control.manager_snapshot_heads (cluster_id, generation) values (${clusterId}, 0)`.compile(qb));
+  return tx.run(
+    sql`insert into control.manager_snapshot_heads (cluster_id, generation) values (${clusterId}, 0)`.compile(qb),
+  );
 }
 
 /** Locks the cluster's manager snapshot head `for update`. */
 export function lockManagerHead(tx: Tx, clusterId: string): Promise<ManagerHead> {
   return tx.one(
     sql<ManagerHead>`
-      select generation, digest, incomplete from control.manager_snapshot_heads
+      select generation, digest, incomplete, runtime_generation as "runtimeGeneration" from control.manager_snapshot_heads
       where cluster_id = ${clusterId} for update`.compile(qb),
   );
 }
@@ -67,7 +75,7 @@ export function writeManagerHead(
   return tx.run(
     sql`
       update control.manager_snapshot_heads set generation = ${head.generation}, digest = ${head.digest},
-        incomplete = ${head.incomplete}, node_id = ${head.nodeId}, seen_at = ${head.seenAt}
+        incomplete = ${head.incomplete}, runtime_generation = ${head.runtimeGeneration}, node_id = ${head.nodeId}, seen_at = ${head.seenAt}
       where cluster_id = ${clusterId}`.compile(qb),
   );
 }
@@ -106,7 +114,9 @@ export function insertLocalSnapshot(
           ${containers.map((container) => container.swarmTaskId)}::text[], ${containers.map((container) => container.state)}::text[])
         on conflict on constraint observed_task_containers_key do update
           set swarm_task_id = excluded.swarm_task_id, state = excluded.state
-          where (known.swarm_task_id, known.state) is distinct from (excluded.swarm_task_id, excluded.state)`.compile(qb),
+          where (known.swarm_task_id, known.state) is distinct from (excluded.swarm_task_id, excluded.state)`.compile(
+        qb,
+      ),
     ),
   ]);
 }
@@ -129,7 +139,9 @@ export async function insertManagerSnapshot(
     tx.run(
       sql`
         insert into control.manager_snapshots (cluster_id, generation, digest, swarm_id, node_id, record)
-        values (${clusterId}, ${accepted.generation}, ${accepted.digest}, ${snapshot.swarmId}, ${nodeId}, ${accepted.record})`.compile(qb),
+        values (${clusterId}, ${accepted.generation}, ${accepted.digest}, ${snapshot.swarmId}, ${nodeId}, ${accepted.record})`.compile(
+        qb,
+      ),
     ),
     tx.rows(
       sql<{ swarmNodeId: string | null }>`
@@ -165,16 +177,21 @@ export async function insertManagerSnapshot(
       sql<{ mountsChanged: boolean }>`
         with incoming as (
           select * from unnest(${services.map((service) => service.id)}::text[], ${services.map((service) => service.name)}::text[],
-            ${services.map((service) => JSON.stringify(service.mounts))}::text[]) as service (swarm_service_id, name, mounts)
+            ${services.map((service) => JSON.stringify(service.mounts))}::text[], ${services.map((service) => service.mode)}::text[],
+            ${services.map((service) => service.replicas)}::bigint[], ${services.map((service) => service.specVersion)}::bigint[],
+            ${services.map((service) => service.specDigest)}::text[], ${services.map(roleOf)}::text[])
+            as service (swarm_service_id, name, mounts, mode, replicas, spec_version, spec_digest, role)
         ), before as (
           select incoming.swarm_service_id, known.mounts from incoming
           left join control.observed_services known
             on known.cluster_id = ${clusterId} and known.swarm_service_id = incoming.swarm_service_id
         ), written as (
-          insert into control.observed_services as known (cluster_id, swarm_service_id, name, mounts)
-          select ${clusterId}, swarm_service_id, name, mounts::jsonb from incoming
-          on conflict on constraint observed_services_key do update set name = excluded.name, mounts = excluded.mounts
-          where (known.name, known.mounts) is distinct from (excluded.name, excluded.mounts)
+          insert into control.observed_services as known
+            (cluster_id, swarm_service_id, name, mounts, mode, replicas, spec_version, spec_digest, role)
+          select ${clusterId}, swarm_service_id, name, mounts::jsonb, mode, replicas, spec_version, spec_digest, role from incoming
+          on conflict on constraint observed_services_key do update set name = excluded.name, mounts = excluded.mounts,
+            mode = excluded.mode, replicas = excluded.replicas, spec_version = excluded.spec_version,
+            spec_digest = excluded.spec_digest, role = excluded.role
         ), gone as (
           delete from control.observed_services known
           where known.cluster_id = ${clusterId}
@@ -208,8 +225,14 @@ export async function insertManagerSnapshot(
     ),
   ]);
   const swarmNodeIds = new Set<string>();
-  for (const { swarmNodeId } of [...changedTasks, ...changedNodes]) if (swarmNodeId !== null) swarmNodeIds.add(swarmNodeId);
+  for (const { swarmNodeId } of [...changedTasks, ...changedNodes])
+    if (swarmNodeId !== null) swarmNodeIds.add(swarmNodeId);
   return { swarmNodeIds, mountsChanged: changedServices.some((each) => each.mountsChanged) };
+}
+
+/** What a service's own label says that it is for the cutover, e.g. `coreflow`. */
+function roleOf(service: IFleetCutoverCompleteManagerSnapshot['services'][number]): string | null {
+  return service.labels.find((label) => label.key === 'serve.zone.role')?.value ?? null;
 }
 
 export function recordIncomplete(

@@ -7,7 +7,7 @@ import type {
   IFleetCutoverManagerSnapshot,
 } from '../../contract/observation.js';
 import { localSnapshotId, managerSnapshotId } from '../../contract/record-id.js';
-import type { Reference } from '../../contract/schema.js';
+import { type Reference, sameReference } from '../../contract/schema.js';
 import type { Tx } from '../../db/transaction.js';
 import type { ReportingNode } from '../fleet/report-rows.js';
 import { managerSnapshotHead } from './facts.js';
@@ -26,6 +26,8 @@ export interface ReportScope {
   readonly nodeId: string;
   /** Unix ms. */
   readonly receivedAt: number;
+  /** The cluster's current runtime. */
+  readonly runtime: Reference;
 }
 
 export interface SnapshotOutcome {
@@ -39,6 +41,8 @@ export interface LocalOutcome extends SnapshotOutcome {
   readonly digest: string | null;
   readonly incomplete: string | null;
   readonly seen: boolean;
+  /** Generation of the current runtime if the accepted snapshot names it; null if it names another; undefined: as before. */
+  readonly runtimeGeneration: number | null | undefined;
   /** Whether anything that the derivation reads is different now. */
   readonly changed: boolean;
   readonly snapshot: IFleetCutoverCompleteLocalNodeSnapshot | null;
@@ -66,12 +70,18 @@ export async function takeLocalSnapshot(
     seen: false,
     changed: false,
     snapshot: null,
+    runtimeGeneration: undefined,
     reference: referenceOrNull(id, node.localGeneration, node.localDigest),
   };
   if (snapshot === undefined) return { ...before, state: 'absent' };
   if (!snapshot.complete) {
     await recordIncomplete(tx, scope.clusterId, scope.nodeId, 'local', snapshot, scope.receivedAt);
-    return { ...before, state: 'incomplete', incomplete: snapshot.reason, changed: node.localIncomplete !== snapshot.reason };
+    return {
+      ...before,
+      state: 'incomplete',
+      incomplete: snapshot.reason,
+      changed: node.localIncomplete !== snapshot.reason,
+    };
   }
   const record = canonicalizeStrictJson(snapshot);
   const digest = domainDigestOfCanonical(localDomain, record);
@@ -88,8 +98,14 @@ export async function takeLocalSnapshot(
     seen: true,
     changed: true,
     snapshot,
+    runtimeGeneration: namedRuntime(scope, snapshot.runtime),
     reference: { id, generation, digest },
   };
+}
+
+/** Only a snapshot that was begun under the current runtime can count for its gates. */
+function namedRuntime(scope: ReportScope, named: Reference | null): number | null {
+  return sameReference(named, scope.runtime) ? scope.runtime.generation : null;
 }
 
 export interface ManagerOutcome extends SnapshotOutcome {
@@ -126,7 +142,14 @@ export async function takeManagerSnapshot(
     return { state: 'unchanged', reference, change: null, changed: head.incomplete !== null };
   }
   const generation = head.generation + 1;
-  const change = await insertManagerSnapshot(tx, scope.clusterId, scope.nodeId, { generation, digest, record }, snapshot);
-  await writeManagerHead(tx, scope.clusterId, { generation, digest, incomplete: null, ...seen });
+  const change = await insertManagerSnapshot(
+    tx,
+    scope.clusterId,
+    scope.nodeId,
+    { generation, digest, record },
+    snapshot,
+  );
+  const runtimeGeneration = namedRuntime(scope, snapshot.runtime);
+  await writeManagerHead(tx, scope.clusterId, { generation, digest, incomplete: null, runtimeGeneration, ...seen });
   return { state: 'accepted', reference: { id, generation, digest }, change, changed: true };
 }

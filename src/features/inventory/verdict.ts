@@ -31,6 +31,12 @@ export interface Verdict {
 }
 
 const running: ReadonlySet<IObservedContainer['state']> = new Set(['running', 'paused', 'restarting']);
+
+/** Whether a container has processes, or will have again by itself. */
+export function isRunning(container: Pick<IObservedContainer, 'state'>): boolean {
+  return running.has(container.state);
+}
+
 /** States in which Swarm has not created a container yet. */
 const beforeContainer: ReadonlySet<TSwarmTaskState> = new Set(['new', 'pending', 'assigned', 'accepted', 'preparing']);
 
@@ -58,7 +64,7 @@ export function judgeTask(
     }
     return { verdict: 'unknown', reason: 'container-not-found' };
   }
-  if (containers.some((container) => running.has(container.state))) {
+  if (containers.some(isRunning)) {
     return { verdict: 'unknown', reason: 'terminal-but-running' };
   }
   if (containers.length > 0) return { verdict: 'stopped', reason: 'container-exited' };

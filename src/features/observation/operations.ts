@@ -4,6 +4,7 @@ import { bareDigest } from '../../contract/digest.js';
 import type { ISparkSwarmObservationAcceptedReceipt, TSparkSwarmObservation } from '../../contract/observation.js';
 import { refuse, type Refused } from '../../contract/problems.js';
 import type { IProtocolOffer } from '../../contract/protocol.js';
+import type { Reference } from '../../contract/schema.js';
 import { present } from '../../db/present.js';
 import { inTransaction, type Tx } from '../../db/transaction.js';
 import type { Deps } from '../../deps.js';
@@ -19,8 +20,15 @@ import {
 } from '../fleet/report-rows.js';
 import { decideReport, type ReportDecision } from '../inventory/report.js';
 import { findReporterSession, writeReporterSession } from '../inventory/rows.js';
-import { type LocalOutcome, type ManagerOutcome, type ReportScope, takeLocalSnapshot, takeManagerSnapshot } from '../inventory/steps.js';
-import { readRuntime, runtimeReference, type RuntimeHead, shareRuntime } from '../phase/facts.js';
+import {
+  type LocalOutcome,
+  type ManagerOutcome,
+  type ReportScope,
+  takeLocalSnapshot,
+  takeManagerSnapshot,
+} from '../inventory/steps.js';
+import { type HeldFenceOutcome, noHeldFences, takeHeldFences, voidHeldPages } from '../held-fence/steps.js';
+import { readRuntime, runtimeReference, shareRuntime } from '../phase/facts.js';
 import { deriveAgain } from '../volume-handoff/steps.js';
 
 export interface Report {
@@ -51,7 +59,8 @@ export async function observe(deps: Deps, actor: NodeActor, report: Report): Pro
     if (decision.kind !== 'accept') return leaveTrace(tx, actor, decision);
     const foreign = refuseForeignSwarm(cluster, observation);
     if (foreign !== null) return foreign;
-    return acceptReport(tx, { deps, actor, cluster, node, report, requestDigest });
+    const opensSession = decision.opensSession && node.reporterSessionId !== null;
+    return acceptReport(tx, { deps, actor, cluster, node, report, requestDigest, opensSession });
   });
   return typeof outcome === 'string' || outcome.kind === 'refused' ? outcome : outcome.refusal;
 }
@@ -65,6 +74,8 @@ async function leaveTrace(
     case 'refused':
       return decision;
     case 'quarantine':
+      // A quarantine falsifies gates: an advance under way waits, or is waited for.
+      await shareRuntime(tx, actor.clusterId);
       await quarantineNode(tx, actor.clusterId, actor.nodeId, decision.reason);
       return { kind: 'refused-with-trace', refusal: decision.refusal };
     case 'claim':
@@ -92,20 +103,24 @@ interface Acceptance {
   readonly node: ReportingNode;
   readonly report: Report;
   readonly requestDigest: string;
+  /** A new reporter session replaces an older one. */
+  readonly opensSession: boolean;
 }
 
 async function acceptReport(tx: Tx, acceptance: Acceptance): Promise<string> {
   const { actor, cluster, node, report, requestDigest } = acceptance;
   const { observation } = report;
+  const localSnapshot = observation.state === 'unknown' ? undefined : observation.fleetCutoverLocalNodeSnapshot;
+  const managerSnapshot = observation.state === 'member' ? observation.fleetCutoverManagerSnapshot : undefined;
+  const falsifies = localSnapshot !== undefined || managerSnapshot !== undefined || acceptance.opensSession;
+  const runtime = present(await (falsifies ? shareRuntime : readRuntime)(tx, cluster.clusterId));
   const scope: ReportScope = {
     clusterId: cluster.clusterId,
     clusterLife: cluster.clusterLife,
     nodeId: actor.nodeId,
     receivedAt: acceptance.deps.clock.now().getTime(),
+    runtime: runtimeReference(cluster.clusterLife, runtime),
   };
-  const localSnapshot = observation.state === 'unknown' ? undefined : observation.fleetCutoverLocalNodeSnapshot;
-  const managerSnapshot = observation.state === 'member' ? observation.fleetCutoverManagerSnapshot : undefined;
-  const runtime = present(await runtimeFor(tx, cluster.clusterId, localSnapshot ?? managerSnapshot));
   const local = await takeLocalSnapshot(tx, scope, node, localSnapshot);
   const manager = await takeManagerSnapshot(tx, scope, managerSnapshot);
   const swarmNodeId = observation.state === 'member' ? observation.localSwarmNodeId : node.swarmNodeId;
@@ -119,20 +134,20 @@ async function acceptReport(tx: Tx, acceptance: Acceptance): Promise<string> {
     localDigest: local.digest,
     localSeen: local.seen,
     localIncomplete: local.incomplete,
+    localRuntimeGeneration: local.runtimeGeneration,
   });
+  if (acceptance.opensSession) await voidHeldPages(tx, cluster.clusterId, actor.nodeId);
   await deriveChanged(tx, cluster, actor.nodeId, { local, manager, bound: swarmNodeId !== node.swarmNodeId });
-  const receipt = canonicalizeStrictJson(receiptOf(acceptance, runtime, local, manager));
+  const evidence = observation.fleetCutoverHeldVolumeFences;
+  const fences =
+    evidence === undefined ? noHeldFences : await takeHeldFences(tx, { ...scope, phase: runtime.phase }, evidence);
+  const receipt = canonicalizeStrictJson(receiptOf(acceptance, scope.runtime, { local, manager, fences }));
   await writeReporterSession(tx, cluster.clusterId, actor.nodeId, observation.reporterSessionId, {
     observationSequence: observation.observationSequence,
     requestDigest,
     receipt,
   });
   return receipt;
-}
-
-/** A snapshot may falsify a gate, so it takes the runtime `for share`; a report without one takes nothing. */
-function runtimeFor(tx: Tx, clusterId: string, snapshot: object | undefined): Promise<RuntimeHead | undefined> {
-  return snapshot === undefined ? readRuntime(tx, clusterId) : shareRuntime(tx, clusterId);
 }
 
 interface Changed {
@@ -143,7 +158,12 @@ interface Changed {
 }
 
 /** Derives again only what the report can have changed. */
-async function deriveChanged(tx: Tx, cluster: Cluster, nodeId: string, { local, manager, bound }: Changed): Promise<void> {
+async function deriveChanged(
+  tx: Tx,
+  cluster: Cluster,
+  nodeId: string,
+  { local, manager, bound }: Changed,
+): Promise<void> {
   if (!local.changed && !manager.changed && !bound) return;
   const here = local.changed || bound ? [nodeId] : [];
   await deriveAgain(tx, cluster, {
@@ -155,11 +175,16 @@ async function deriveChanged(tx: Tx, cluster: Cluster, nodeId: string, { local, 
   });
 }
 
+interface Outcomes {
+  readonly local: LocalOutcome;
+  readonly manager: ManagerOutcome;
+  readonly fences: HeldFenceOutcome;
+}
+
 function receiptOf(
-  { actor, cluster, report }: Acceptance,
-  runtime: RuntimeHead,
-  local: LocalOutcome,
-  manager: ManagerOutcome,
+  { actor, report }: Acceptance,
+  runtime: Reference,
+  { local, manager, fences }: Outcomes,
 ): ISparkSwarmObservationAcceptedReceipt {
   const { observation } = report;
   return {
@@ -167,9 +192,10 @@ function receiptOf(
     nodeId: actor.nodeId,
     reporterSessionId: observation.reporterSessionId,
     observationSequence: observation.observationSequence,
-    runtime: runtimeReference(cluster.clusterLife, runtime),
+    runtime,
     localSnapshot: { state: local.state, reference: local.reference },
     managerSnapshot: { state: manager.state, reference: manager.reference },
+    heldVolumeFences: fences,
     protocol: report.protocol,
   };
 }

@@ -23,6 +23,11 @@ export function shareRuntime(tx: Tx, clusterId: string): Promise<RuntimeHead | u
   return tx.maybe(sql<RuntimeHead>`${selectRuntime(clusterId)} for share`.compile(qb));
 }
 
+/** Current runtime, locked `for update`: nothing that could falsify a gate commits meanwhile. */
+export function lockRuntime(tx: Tx, clusterId: string): Promise<RuntimeHead | undefined> {
+  return tx.maybe(sql<RuntimeHead>`${selectRuntime(clusterId)} for update`.compile(qb));
+}
+
 function selectRuntime(clusterId: string) {
   return sql<RuntimeHead>`select generation, digest, phase from control.runtime_heads where cluster_id = ${clusterId}`;
 }
@@ -31,7 +36,9 @@ function selectRuntime(clusterId: string) {
 export function runtimeRecord(tx: ReadTx, clusterId: string, generation: number): Promise<{ record: string }> {
   return tx.one(
     sql<{ record: string }>`
-      select record from control.runtime_revisions where cluster_id = ${clusterId} and generation = ${generation}`.compile(qb),
+      select record from control.runtime_revisions where cluster_id = ${clusterId} and generation = ${generation}`.compile(
+      qb,
+    ),
   );
 }
 

@@ -7,12 +7,16 @@ import { qb } from '../../db/query.js';
 import type { Tx } from '../../db/transaction.js';
 
 /** The first runtime record of a new cluster, in phase `swarm`. */
-export function firstRuntime(cluster: { readonly clusterId: string; readonly clusterLife: string }): IFleetCutoverRuntime {
+export function firstRuntime(cluster: {
+  readonly clusterId: string;
+  readonly clusterLife: string;
+}): IFleetCutoverRuntime {
   return sealRecord(digestDomain('IFleetCutoverRuntime'), {
     id: runtimeId(cluster.clusterLife),
     generation: 1,
     clusterId: cluster.clusterId,
     phase: 'swarm' as const,
+    gate: null,
     predecessor: null,
   });
 }

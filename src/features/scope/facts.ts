@@ -24,8 +24,10 @@ const targetSetHead = (clusterId: string) =>
 
 /** Undefined where there is no such cluster; likewise below. */
 export const readScopeHead = (tx: ReadTx, clusterId: string) => tx.maybe(scopeHead(clusterId).compile(qb));
-export const shareScopeHead = (tx: Tx, clusterId: string) => tx.maybe(sql<ScopeHead>`${scopeHead(clusterId)} for share`.compile(qb));
-export const lockScopeHead = (tx: Tx, clusterId: string) => tx.maybe(sql<ScopeHead>`${scopeHead(clusterId)} for update`.compile(qb));
+export const shareScopeHead = (tx: Tx, clusterId: string) =>
+  tx.maybe(sql<ScopeHead>`${scopeHead(clusterId)} for share`.compile(qb));
+export const lockScopeHead = (tx: Tx, clusterId: string) =>
+  tx.maybe(sql<ScopeHead>`${scopeHead(clusterId)} for update`.compile(qb));
 export const readTargetSetHead = (tx: ReadTx, clusterId: string) => tx.maybe(targetSetHead(clusterId).compile(qb));
 export const lockTargetSetHead = (tx: Tx, clusterId: string) =>
   tx.maybe(sql<RevisionHead>`${targetSetHead(clusterId)} for update`.compile(qb));
@@ -36,16 +38,27 @@ export const targetSetReference = (clusterLife: string, head: RevisionHead): Ref
   head.digest === null ? null : { id: targetSetId(clusterLife), generation: head.generation, digest: head.digest };
 
 /** Null where the request names the current scope. */
-export function refuseOtherScope(clusterLife: string, head: RevisionHead, expected: Reference | null, expectation = 'scope'): Refused | null {
+export function refuseOtherScope(
+  clusterLife: string,
+  head: RevisionHead,
+  expected: Reference | null,
+  expectation = 'scope',
+): Refused | null {
   const current = scopeReference(clusterLife, head);
   return sameReference(expected, current) ? null : refuseStale('scope-stale', expectation, current);
 }
 
 /** The record of one scope generation; undefined where there is none. */
-export async function scopeRevision(tx: ReadTx, clusterId: string, generation: number): Promise<IFleetCutoverScope | undefined> {
+export async function scopeRevision(
+  tx: ReadTx,
+  clusterId: string,
+  generation: number,
+): Promise<IFleetCutoverScope | undefined> {
   const row = await tx.maybe(
     sql<{ record: string }>`
-      select record from control.scope_revisions where cluster_id = ${clusterId} and generation = ${generation}`.compile(qb),
+      select record from control.scope_revisions where cluster_id = ${clusterId} and generation = ${generation}`.compile(
+      qb,
+    ),
   );
   return row === undefined ? undefined : (JSON.parse(row.record) as IFleetCutoverScope);
 }
@@ -57,7 +70,9 @@ export async function targetSetRevision(
 ): Promise<IFleetCutoverTargetSet | undefined> {
   const row = await tx.maybe(
     sql<{ record: string }>`
-      select record from control.target_set_revisions where cluster_id = ${clusterId} and generation = ${generation}`.compile(qb),
+      select record from control.target_set_revisions where cluster_id = ${clusterId} and generation = ${generation}`.compile(
+      qb,
+    ),
   );
   return row === undefined ? undefined : (JSON.parse(row.record) as IFleetCutoverTargetSet);
 }
@@ -66,7 +81,12 @@ export async function targetSetRevision(
 export async function currentScope(
   tx: ReadTx,
   clusterId: string,
-): Promise<{ scopeHead: ScopeHead; targetSetHead: RevisionHead; scope: IFleetCutoverScope | null; targetSet: IFleetCutoverTargetSet | null }> {
+): Promise<{
+  scopeHead: ScopeHead;
+  targetSetHead: RevisionHead;
+  scope: IFleetCutoverScope | null;
+  targetSet: IFleetCutoverTargetSet | null;
+}> {
   const heads = await Promise.all([readScopeHead(tx, clusterId), readTargetSetHead(tx, clusterId)]);
   const scope = present(heads[0]);
   const targets = present(heads[1]);
@@ -75,4 +95,15 @@ export async function currentScope(
     targets.generation === 0 ? undefined : targetSetRevision(tx, clusterId, targets.generation),
   ]);
   return { scopeHead: scope, targetSetHead: targets, scope: scopeRecord ?? null, targetSet: targetSet ?? null };
+}
+
+/** Whether the node is in the current target set. */
+export async function isTarget(tx: ReadTx, clusterId: string, nodeId: string): Promise<boolean> {
+  const row = await tx.maybe(
+    sql<{ nodeId: string }>`
+      select target.node_id as "nodeId" from control.target_set_heads head
+      join control.target_set_nodes target using (cluster_id, generation)
+      where head.cluster_id = ${clusterId} and target.node_id = ${nodeId}`.compile(qb),
+  );
+  return row !== undefined;
 }

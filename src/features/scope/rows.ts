@@ -7,7 +7,11 @@ import type { Tx } from '../../db/transaction.js';
 
 export function insertScopeHeads(tx: Tx, clusterId: string): Promise<unknown> {
   return Promise.all([
-    tx.run(sql`insert into control.scope_heads (cluster_id, generation, state) values (${clusterId}, 0, 'absent')`.compile(qb)),
+    tx.run(
+      sql`insert into control.scope_heads (cluster_id, generation, state) values (${clusterId}, 0, 'absent')`.compile(
+        qb,
+      ),
+    ),
     tx.run(sql`insert into control.target_set_heads (cluster_id, generation) values (${clusterId}, 0)`.compile(qb)),
   ]);
 }
@@ -46,6 +50,13 @@ export async function swapTargetSet(tx: Tx, targetSet: IFleetCutoverTargetSet): 
       sql`
         insert into control.target_set_revisions (cluster_id, generation, digest, record)
         values (${clusterId}, ${generation}, ${digest}, ${canonicalizeStrictJson(targetSet)})`.compile(qb),
+    ),
+    tx.run(
+      sql`
+        insert into control.target_set_nodes (cluster_id, generation, node_id)
+        select ${clusterId}, ${generation}::bigint, node_id from unnest(${targetSet.nodeIds}::text[]) as target (node_id)`.compile(
+        qb,
+      ),
     ),
   ]);
   return changed === 1 ? 'swapped' : 'stale';

@@ -42,7 +42,8 @@ export function judgeStatement(statement: IFleetCutoverScopeStatement, facts: St
     const at = (code: TBatchEntryCode, detail?: string) => refuse('services', index, code, detail);
     if (stated.has(service.swarmServiceId)) at('entry-duplicate');
     stated.add(service.swarmServiceId);
-    if (!facts.inventory.has(service.swarmServiceId) && !before.has(service.swarmServiceId)) at('service-not-in-inventory');
+    if (!facts.inventory.has(service.swarmServiceId) && !before.has(service.swarmServiceId))
+      at('service-not-in-inventory');
     const owned = service.class === 'application' || service.class === 'ingress';
     if (!owned && service.serviceId !== null) at('service-id-refused');
     if (owned && service.serviceId === null) at('service-id-required');
@@ -65,7 +66,12 @@ export function judgeStatement(statement: IFleetCutoverScopeStatement, facts: St
 
   for (const service of facts.predecessor?.services ?? []) {
     if (stated.has(service.swarmServiceId) || !facts.servicesWithEntries.has(service.swarmServiceId)) continue;
-    refuse('services', statement.services.length, 'service-has-entries', `${service.swarmServiceId} has required entries and must be stated`);
+    refuse(
+      'services',
+      statement.services.length,
+      'service-has-entries',
+      `${service.swarmServiceId} has required entries and must be stated`,
+    );
   }
 
   const unique = <T extends object>(list: string, items: readonly T[], identity: (item: T) => string) => {

@@ -31,8 +31,13 @@ export interface AggregateHead {
   readonly completeGeneration: number;
 }
 
-export function aggregateReference(clusterLife: string, head: Pick<AggregateHead, 'generation' | 'digest'>): Reference | null {
-  return head.digest === null ? null : { id: aggregateId(clusterLife), generation: head.generation, digest: head.digest };
+export function aggregateReference(
+  clusterLife: string,
+  head: Pick<AggregateHead, 'generation' | 'digest'>,
+): Reference | null {
+  return head.digest === null
+    ? null
+    : { id: aggregateId(clusterLife), generation: head.generation, digest: head.digest };
 }
 
 export interface Counts {

@@ -5,7 +5,7 @@ import type { IFleetCutoverDerivation, IFleetCutoverTaskVerdict } from '../../co
 import type { Reference } from '../../contract/schema.js';
 import { qb } from '../../db/query.js';
 import type { ReadTx, Tx } from '../../db/transaction.js';
-import type { Blocker, RequiredEntry } from './derive-node.js';
+import type { Blocker, NodeGateFacts, RequiredEntry } from './derive-node.js';
 
 export interface DerivationHead {
   readonly generation: number;
@@ -21,16 +21,24 @@ const selectHead = (clusterId: string) => sql<DerivationHead>`
 /** Undefined where there is no such cluster; likewise below. */
 export const readDerivationHead = (tx: ReadTx, clusterId: string) => tx.maybe(selectHead(clusterId).compile(qb));
 /** Prepare holds it so: keys and blockers cannot change under a mutation. */
-export const shareDerivationHead = (tx: Tx, clusterId: string) => tx.maybe(sql<DerivationHead>`${selectHead(clusterId)} for share`.compile(qb));
+export const shareDerivationHead = (tx: Tx, clusterId: string) =>
+  tx.maybe(sql<DerivationHead>`${selectHead(clusterId)} for share`.compile(qb));
 /** Who changes keys or blockers holds it so. */
-export const lockDerivationHead = (tx: Tx, clusterId: string) => tx.maybe(sql<DerivationHead>`${selectHead(clusterId)} for update`.compile(qb));
+export const lockDerivationHead = (tx: Tx, clusterId: string) =>
+  tx.maybe(sql<DerivationHead>`${selectHead(clusterId)} for update`.compile(qb));
 
-export async function insertFirstDerivation(tx: Tx, derivation: IFleetCutoverDerivation, blockers: readonly Blocker[]): Promise<void> {
+export async function insertFirstDerivation(
+  tx: Tx,
+  derivation: IFleetCutoverDerivation,
+  blockers: readonly Blocker[],
+): Promise<void> {
   await Promise.all([
     tx.run(
       sql`
         insert into control.derivation_heads (cluster_id, generation, digest, required_count, blocker_count)
-        values (${derivation.clusterId}, ${derivation.generation}, ${derivation.digest}, ${derivation.requiredCount}, ${derivation.blockerCount})`.compile(qb),
+        values (${derivation.clusterId}, ${derivation.generation}, ${derivation.digest}, ${derivation.requiredCount}, ${derivation.blockerCount})`.compile(
+        qb,
+      ),
     ),
     insertDerivationRevision(tx, derivation),
     insertBlockers(tx, derivation.clusterId, clusterPart, derivation.generation, blockers),
@@ -54,7 +62,9 @@ function insertDerivationRevision(tx: Tx, derivation: IFleetCutoverDerivation): 
   return tx.run(
     sql`
       insert into control.derivation_revisions (cluster_id, generation, digest, record)
-      values (${derivation.clusterId}, ${derivation.generation}, ${derivation.digest}, ${canonicalizeStrictJson(derivation)})`.compile(qb),
+      values (${derivation.clusterId}, ${derivation.generation}, ${derivation.digest}, ${canonicalizeStrictJson(derivation)})`.compile(
+      qb,
+    ),
   );
 }
 
@@ -99,7 +109,12 @@ export async function blockerIdsOfPart(tx: ReadTx, clusterId: string, part: stri
   return rows.map((row) => row.id);
 }
 
-export function insertEntries(tx: Tx, clusterId: string, since: number, entries: readonly RequiredEntry[]): Promise<number> {
+export function insertEntries(
+  tx: Tx,
+  clusterId: string,
+  since: number,
+  entries: readonly RequiredEntry[],
+): Promise<number> {
   const column = <K extends keyof RequiredEntry>(key: K) => entries.map((entry) => entry[key]);
   return tx.run(
     sql`
@@ -108,7 +123,9 @@ export function insertEntries(tx: Tx, clusterId: string, since: number, entries:
       select ${clusterId}, ${since}::bigint, * from unnest(${column('nodeId')}::text[], ${column('handoffId')}::text[],
         ${column('serviceId')}::text[], ${column('swarmServiceId')}::text[], ${column('sourceDigest')}::text[],
         ${column('targetDigest')}::text[], ${column('mountIdentityDigest')}::text[], ${column('source')}::text[],
-        ${column('mountPath')}::text[], ${column('volumeName')}::text[], ${column('anonymous')}::boolean[])`.compile(qb),
+        ${column('mountPath')}::text[], ${column('volumeName')}::text[], ${column('anonymous')}::boolean[])`.compile(
+      qb,
+    ),
   );
 }
 
@@ -122,7 +139,9 @@ export function closeEntries(
   return tx.run(
     sql`
       update control.required_entries set until = ${until}
-      where cluster_id = ${clusterId} and node_id = ${nodeId} and handoff_id = any(${handoffIds}::text[]) and until is null`.compile(qb),
+      where cluster_id = ${clusterId} and node_id = ${nodeId} and handoff_id = any(${handoffIds}::text[]) and until is null`.compile(
+      qb,
+    ),
   );
 }
 
@@ -143,7 +162,12 @@ export function insertBlockers(
   );
 }
 
-export function closeBlockers(tx: Tx, clusterId: string, until: number, blockerIds: readonly string[]): Promise<number> {
+export function closeBlockers(
+  tx: Tx,
+  clusterId: string,
+  until: number,
+  blockerIds: readonly string[],
+): Promise<number> {
   return tx.run(
     sql`
       update control.blockers set until = ${until}
@@ -163,7 +187,9 @@ export function writeVerdicts(
     tx.run(
       sql`
         delete from control.task_verdicts
-        where cluster_id = ${clusterId} and node_id is not distinct from ${nodeId}::text and swarm_task_id <> all(${ids}::text[])`.compile(qb),
+        where cluster_id = ${clusterId} and node_id is not distinct from ${nodeId}::text and swarm_task_id <> all(${ids}::text[])`.compile(
+        qb,
+      ),
     ),
     tx.run(
       sql`
@@ -173,7 +199,34 @@ export function writeVerdicts(
         on conflict on constraint task_verdicts_key do update
           set node_id = excluded.node_id, swarm_service_id = excluded.swarm_service_id, verdict = excluded.verdict, reason = excluded.reason
           where (known.node_id, known.swarm_service_id, known.verdict, known.reason)
-            is distinct from (excluded.node_id, excluded.swarm_service_id, excluded.verdict, excluded.reason)`.compile(qb),
+            is distinct from (excluded.node_id, excluded.swarm_service_id, excluded.verdict, excluded.reason)`.compile(
+        qb,
+      ),
     ),
   ]);
+}
+
+/** Items of a list that are shown; the counts say how many there are. */
+const shownContainers = 10;
+
+/** What gates need of the node; written only where it differs. */
+export function writeGateFacts(tx: Tx, clusterId: string, nodeId: string, gate: NodeGateFacts): Promise<number> {
+  const detail = JSON.stringify({
+    active: gate.active.slice(0, shownContainers),
+    confirmed: gate.confirmed.slice(0, shownContainers),
+    relay: gate.relay.slice(0, shownContainers),
+    spark: gate.spark,
+  });
+  return tx.run(
+    sql`
+      insert into control.node_gate_facts as known
+        (cluster_id, node_id, pallet_ready, old_mode_refused, active_containers, confirmed_containers, detail)
+      values (${clusterId}, ${nodeId}, ${gate.palletReady}, ${gate.oldModeRefused}, ${gate.active.length}, ${gate.confirmed.length}, ${detail}::jsonb)
+      on conflict on constraint node_gate_facts_key do update set pallet_ready = excluded.pallet_ready,
+        old_mode_refused = excluded.old_mode_refused, active_containers = excluded.active_containers,
+        confirmed_containers = excluded.confirmed_containers, detail = excluded.detail
+        where (known.pallet_ready, known.old_mode_refused, known.active_containers, known.confirmed_containers, known.detail)
+          is distinct from (excluded.pallet_ready, excluded.old_mode_refused, excluded.active_containers,
+            excluded.confirmed_containers, excluded.detail)`.compile(qb),
+  );
 }

@@ -16,7 +16,11 @@ export interface DerivationChange {
 
 export function isEmptyChange(change: DerivationChange): boolean {
   return (
-    change.entriesAdded.length + change.entriesRemoved.length + change.blockersAdded.length + change.blockersRemoved.length === 0
+    change.entriesAdded.length +
+      change.entriesRemoved.length +
+      change.blockersAdded.length +
+      change.blockersRemoved.length ===
+    0
   );
 }
 

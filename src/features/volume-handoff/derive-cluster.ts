@@ -47,11 +47,19 @@ export function deriveCluster(facts: ClusterFacts): ClusterDerivation {
   for (const service of facts.services) {
     if (classes.has(service.swarmServiceId)) continue;
     blockers.push(
-      makeBlocker('service-unclassified', `service ${service.name} has no class`, { swarmServiceId: service.swarmServiceId }),
+      makeBlocker('service-unclassified', `service ${service.name} has no class`, {
+        swarmServiceId: service.swarmServiceId,
+      }),
     );
   }
   if (scope.coreflow.state === 'undetermined') {
-    blockers.push(makeBlocker('coreflow-undetermined', 'the scope does not say which service is Coreflow, or that there is none', {}));
+    blockers.push(
+      makeBlocker(
+        'coreflow-undetermined',
+        'the scope does not say which service is Coreflow, or that there is none',
+        {},
+      ),
+    );
   }
   for (const verdict of verdicts) {
     if (verdict.verdict !== 'unknown' || classes.get(verdict.swarmServiceId) === 'excluded') continue;

@@ -24,7 +24,8 @@ import { handoffId } from '../../contract/record-id.js';
 import { compareText } from '../../contract/schema.js';
 import type { IFleetCutoverScope, IFleetCutoverScopeService, TMountClass } from '../../contract/scope.js';
 import { mounterName } from '../../contract/scope.js';
-import { judgeTask, type TaskNode } from '../inventory/verdict.js';
+import { isMountPath } from '../../contract/storage-claim.js';
+import { isRunning, judgeTask, type TaskNode } from '../inventory/verdict.js';
 import { forEachOverlap, type Located, normalizePath } from './overlap.js';
 
 /** One entry of the required set of a node. */
@@ -73,6 +74,36 @@ export interface NodeFacts {
   readonly targeted: boolean;
   /** What was required of this node before. */
   readonly previous: readonly RequiredEntry[];
+  /** What people declared lost for good; absent where nothing is. */
+  readonly writtenOff?: WrittenOff;
+}
+
+export interface WrittenOff {
+  /** The whole node is. */
+  readonly node: boolean;
+  /** Handoff ids of single volumes that are. */
+  readonly entries: ReadonlySet<string>;
+  /** Which of the node's written-off entries are prepared: those stay, so that no handoff has to be changed. */
+  readonly prepared: ReadonlySet<string>;
+}
+
+/** What the gates of the phases need of the node's snapshot. */
+export interface NodeGateFacts {
+  readonly palletReady: boolean;
+  readonly oldModeRefused: boolean;
+  /** Containers of applications that could write. */
+  readonly active: readonly GateContainer[];
+  /** Containers of confirmed overlaps that could. */
+  readonly confirmed: readonly GateContainer[];
+  /** Every container of the service that is classed `coreflow`, in any state. */
+  readonly relay: readonly (GateContainer & { readonly containerId: string; readonly imageDigest: string | null })[];
+  readonly spark: IFleetCutoverCompleteLocalNodeSnapshot['spark'] | null;
+}
+
+export interface GateContainer {
+  readonly swarmServiceId: string | null;
+  readonly name: string;
+  readonly state: IObservedContainer['state'];
 }
 
 export interface NodeDerivation {
@@ -80,6 +111,7 @@ export interface NodeDerivation {
   readonly entries: readonly RequiredEntry[];
   readonly blockers: readonly Blocker[];
   readonly verdicts: readonly IFleetCutoverTaskVerdict[];
+  readonly gate: NodeGateFacts;
 }
 
 /** Filesystem types of the local driver whose data is not on the node. */
@@ -129,7 +161,9 @@ interface Participant {
 export function makeBlocker(
   code: TBlockerCode,
   detail: string,
-  about: Partial<Omit<IFleetCutoverBlocker, 'id' | 'code' | 'detail' | 'entry'>> & { readonly entry?: RequiredEntry | null },
+  about: Partial<Omit<IFleetCutoverBlocker, 'id' | 'code' | 'detail' | 'entry'>> & {
+    readonly entry?: RequiredEntry | null;
+  },
 ): Blocker {
   const { entry = null } = about;
   const subject = {
@@ -147,13 +181,25 @@ export function makeBlocker(
   };
   const id = `bl-${bareDigest({ ...subject, detail }).slice(7, 47)}`;
   return {
-    record: { id, ...subject, detail: detail.slice(0, 1024) } as IFleetCutoverBlocker,
+    record: { id, ...subject, detail: clip(detail) } as IFleetCutoverBlocker,
     handoffId: entry === null ? null : entry.handoffId,
   };
 }
 
+/** At most 1,024 UTF-16 units, never half of a surrogate pair: half a pair has no canonical form. */
+function clip(detail: string): string {
+  const end = /[\uD800-\uDBFF]/.test(detail.charAt(1023)) ? 1023 : 1024;
+  return detail.slice(0, end);
+}
+
 export function deriveNode(facts: NodeFacts): NodeDerivation {
   const verdicts = judgeTasks(facts);
+  const view = facts.scope === null ? null : new ScopeView(facts.scope, facts.nodeId);
+  const gate = gateFactsOf(facts, view);
+  if (facts.writtenOff?.node === true) {
+    const { prepared } = facts.writtenOff;
+    return { entries: facts.previous.filter((entry) => prepared.has(entry.handoffId)), blockers: [], verdicts, gate };
+  }
   const blockers = new Map<string, Blocker>();
   const block = (...found: readonly Blocker[]) => {
     for (const blocker of found) blockers.set(blocker.record.id, blocker);
@@ -163,40 +209,45 @@ export function deriveNode(facts: NodeFacts): NodeDerivation {
     block(makeBlocker('node-unobserved', 'the target node has no accepted local snapshot', { nodeId: facts.nodeId }));
   }
   if (facts.incomplete !== null) {
-    block(makeBlocker('snapshot-incomplete', `the node's latest local snapshot is incomplete: ${facts.incomplete}`, { nodeId: facts.nodeId }));
+    block(
+      makeBlocker('snapshot-incomplete', `the node's latest local snapshot is incomplete: ${facts.incomplete}`, {
+        nodeId: facts.nodeId,
+      }),
+    );
   }
-  const scope = facts.scope;
-  if (scope === null) return { entries: [], blockers: [...blockers.values()], verdicts };
+  if (view === null) return { entries: [], blockers: [...blockers.values()], verdicts, gate };
 
-  const view = new ScopeView(scope, facts.nodeId);
   block(...unknownTasks(facts, verdicts, view));
   const found = readMounts(facts, view);
   block(...found.blockers);
   const kept = keepEntries(facts, view, found.entries);
-  const yielded = settleOwners(view, found.participants, kept);
-  for (const entry of [...kept.values()].filter((each) => !found.entries.has(each.handoffId))) {
-    found.participants.push({
-      entry,
-      yielded: false,
-      swarmServiceId: entry.swarmServiceId,
-      containerName: null,
-      target: entry.mountPath,
-      paths: entry.source === '' ? [] : [normalizePath(entry.source)],
-    });
-  }
+  for (const id of facts.writtenOff?.entries ?? []) if (facts.writtenOff?.prepared.has(id) !== true) kept.delete(id);
+  const gone = withoutContainer(
+    facts,
+    [...kept.values()].filter((entry) => !found.entries.has(entry.handoffId)),
+  );
+  const yielded = settleOwners(view, [...found.participants, ...gone], kept);
+  found.participants.push(...gone.filter(({ entry }) => kept.has(entry.handoffId)));
   for (const participant of found.participants) {
     if (participant.entry === null || kept.has(participant.entry.handoffId)) continue;
     participant.yielded = yielded.has(participant.entry.handoffId);
     participant.entry = null;
   }
   block(...overlaps(facts, view, found.participants));
-  block(...uncoveredReadOnly(facts, view, found.readOnly, kept));
+  block(...uncoveredReadOnly(facts, view, found));
+  block(...invalidTargets(facts, kept));
   block(...unmountedVolumes(facts, view, kept));
   if (kept.size > 0 && !facts.targeted) {
-    block(makeBlocker('node-not-targeted', `the node holds ${kept.size} required entries but is not in the target set`, { nodeId: facts.nodeId }));
+    block(
+      makeBlocker('node-not-targeted', `the node holds ${kept.size} required entries but is not in the target set`, {
+        nodeId: facts.nodeId,
+      }),
+    );
   }
   const entries = [...kept.values()].sort((left, right) => compareText(left.handoffId, right.handoffId));
-  return { entries, blockers: [...blockers.values()], verdicts };
+  const lost = facts.writtenOff?.entries;
+  const left = [...blockers.values()].filter((each) => each.handoffId === null || lost?.has(each.handoffId) !== true);
+  return { entries, blockers: left, verdicts, gate };
 }
 
 /** The scope's statements as one node's derivation looks them up. */
@@ -210,7 +261,8 @@ class ScopeView {
   private readonly dormant: ReadonlySet<string>;
 
   constructor(scope: IFleetCutoverScope, nodeId: string) {
-    const here = <T extends { readonly nodeId: string }>(list: readonly T[]) => list.filter((each) => each.nodeId === nodeId);
+    const here = <T extends { readonly nodeId: string }>(list: readonly T[]) =>
+      list.filter((each) => each.nodeId === nodeId);
     this.services = new Map(scope.services.map((service) => [service.swarmServiceId, service]));
     this.mountClasses = new Map(
       scope.services.flatMap((service) =>
@@ -221,7 +273,9 @@ class ScopeView {
     this.releasedAnonymous = new Set(scope.releasedAnonymousVolumes.map((each) => each.serviceId));
     this.owners = new Set(here(scope.overlapOwners).map((key) => `${key.serviceId}\0${key.mountIdentityDigest}`));
     this.confirmations = new Set(
-      here(scope.overlapConfirmations).map((each) => `${each.mounter.kind}\0${mounterName(each.mounter)}\0${each.target}`),
+      here(scope.overlapConfirmations).map(
+        (each) => `${each.mounter.kind}\0${mounterName(each.mounter)}\0${each.target}`,
+      ),
     );
     this.dormant = new Set(here(scope.dormantVolumes).map((each) => each.volumeName));
   }
@@ -244,14 +298,44 @@ class ScopeView {
   isOwner(entry: RequiredEntry): boolean {
     return this.owners.has(`${entry.serviceId}\0${entry.mountIdentityDigest}`);
   }
-  isConfirmed(participant: Participant): boolean {
+  isConfirmed(participant: Pick<Participant, 'swarmServiceId' | 'containerName' | 'target'>): boolean {
     const mounter =
-      participant.swarmServiceId === null ? `container\0${participant.containerName}` : `service\0${participant.swarmServiceId}`;
+      participant.swarmServiceId === null
+        ? `container\0${participant.containerName}`
+        : `service\0${participant.swarmServiceId}`;
     return this.confirmations.has(`${mounter}\0${participant.target}`);
   }
   isDormant(volumeName: string): boolean {
     return this.dormant.has(volumeName);
   }
+}
+
+/** States in which a container can write, or is about to. */
+const activeStates: ReadonlySet<IObservedContainer['state']> = new Set(['created', 'running', 'paused', 'restarting']);
+
+function gateFactsOf(facts: NodeFacts, view: ScopeView | null): NodeGateFacts {
+  const active: GateContainer[] = [];
+  const confirmed: GateContainer[] = [];
+  const relay: NodeGateFacts['relay'][number][] = [];
+  for (const { id, name, state, swarmServiceId, imageDigest, mounts } of facts.snapshot?.containers ?? []) {
+    const container = { swarmServiceId, name, state };
+    const serviceClass = view?.service(swarmServiceId)?.class;
+    if (serviceClass === 'coreflow') relay.push({ ...container, containerId: id, imageDigest });
+    if (!activeStates.has(state)) continue;
+    if (serviceClass === 'application') active.push(container);
+    const holder = { swarmServiceId, containerName: swarmServiceId === null ? name : null };
+    if (mounts.some((mount) => view?.isConfirmed({ ...holder, target: mount.destination }) === true)) {
+      confirmed.push(container);
+    }
+  }
+  return {
+    palletReady: facts.snapshot?.pallet?.ready ?? false,
+    oldModeRefused: facts.snapshot?.spark.oldModeRefused ?? false,
+    active,
+    confirmed,
+    relay,
+    spark: facts.snapshot?.spark ?? null,
+  };
 }
 
 function judgeTasks(facts: NodeFacts): IFleetCutoverTaskVerdict[] {
@@ -300,20 +384,26 @@ function readMounts(facts: NodeFacts, view: ScopeView): FoundMounts {
   for (const container of facts.snapshot?.containers ?? []) {
     const about = { nodeId: facts.nodeId, swarmServiceId: container.swarmServiceId, containerName: container.name };
     if (container.mountsBeyond > 0) {
-      blockers.push(makeBlocker('mount-limit', `the container has ${container.mountsBeyond} mounts beyond the 32nd`, about));
+      blockers.push(
+        makeBlocker('mount-limit', `the container has ${container.mountsBeyond} mounts beyond the 32nd`, about),
+      );
     }
     const service = view.service(container.swarmServiceId);
     for (const mount of container.mounts) {
       const storage = storageOf(mount);
-      const mountClass = view.mountClass(container.swarmServiceId, mount.destination);
+      const mountClass = classOf(view, container.swarmServiceId, mount);
       if (storage === 'none' || mountClass === 'external' || mountClass === 'ephemeral') continue;
       const moves = service?.class === 'application' || service?.class === 'ingress';
       if (moves && storage === 'elsewhere' && mountClass === undefined) {
         blockers.push(
-          makeBlocker('driver-unclassified', `the mount's storage is not a directory of the node (${describeDriver(mount)}) and has no class`, {
-            ...stable(about),
-            target: mount.destination,
-          }),
+          makeBlocker(
+            'driver-unclassified',
+            `the mount's storage is not a directory of the node (${describeDriver(mount)}) and has no class`,
+            {
+              ...stable(about),
+              target: mount.destination,
+            },
+          ),
         );
       }
       const participant: Participant = {
@@ -329,13 +419,18 @@ function readMounts(facts: NodeFacts, view: ScopeView): FoundMounts {
       if (service.class === 'ingress') {
         if (mount.readWrite && mountClass === undefined) {
           blockers.push(
-            makeBlocker('ingress-persistent-mount', 'an ingress must not own persistent data', { ...stable(about), target: mount.destination }),
+            makeBlocker('ingress-persistent-mount', 'an ingress must not own persistent data', {
+              ...stable(about),
+              target: mount.destination,
+            }),
           );
         }
         continue;
       }
       if (mount.source === '' && mountClass === undefined) {
-        blockers.push(makeBlocker('source-empty', 'the mount has no source', { ...stable(about), target: mount.destination }));
+        blockers.push(
+          makeBlocker('source-empty', 'the mount has no source', { ...stable(about), target: mount.destination }),
+        );
         continue;
       }
       if (!mount.readWrite) {
@@ -351,6 +446,16 @@ function readMounts(facts: NodeFacts, view: ScopeView): FoundMounts {
   return { entries, participants, readOnly, blockers };
 }
 
+/** `shared-read-only` says nothing about a mount that is written through. */
+function classOf(
+  view: ScopeView,
+  swarmServiceId: string | null,
+  mount: IObservedContainerMount,
+): TMountClass | undefined {
+  const stated = view.mountClass(swarmServiceId, mount.destination);
+  return stated === 'shared-read-only' && mount.readWrite ? undefined : stated;
+}
+
 /** A swarm service's containers come and go with their names; blockers about its mounts name the service alone. */
 function stable<T extends { readonly swarmServiceId: string | null; readonly containerName: string }>(about: T) {
   return about.swarmServiceId === null ? about : { ...about, containerName: null };
@@ -362,16 +467,43 @@ function describeDriver(mount: IObservedContainerMount): string {
 }
 
 function pathsOf(mount: IObservedContainerMount): string[] {
-  const paths = mount.source === '' ? [] : [normalizePath(mount.source)];
-  const device = mount.options?.bindDevice ?? null;
-  if (device !== null && device !== '') paths.push(normalizePath(device));
-  return paths;
+  return pathsUnder(mount.source, mount.options?.bindDevice);
 }
 
-function entryOf(facts: NodeFacts, serviceId: string, swarmServiceId: string, mount: IObservedContainerMount): RequiredEntry {
+/** The source, and the host directory that the volume really is, as a second one. */
+function pathsUnder(source: string, bindDevice: string | null | undefined): string[] {
+  return [source, bindDevice ?? ''].filter((path) => path !== '').map(normalizePath);
+}
+
+/** Entries that no container mounts any more; the node's volumes still say which host directories they are. */
+function withoutContainer(
+  facts: NodeFacts,
+  entries: readonly RequiredEntry[],
+): (Participant & { entry: RequiredEntry })[] {
+  const devices = new Map(facts.snapshot?.volumes.map((volume) => [volume.name, volume.options?.bindDevice]));
+  return entries.map((entry) => ({
+    entry,
+    yielded: false,
+    swarmServiceId: entry.swarmServiceId,
+    containerName: null,
+    target: entry.mountPath,
+    paths: pathsUnder(entry.source, devices.get(entry.volumeName ?? '')),
+  }));
+}
+
+function entryOf(
+  facts: NodeFacts,
+  serviceId: string,
+  swarmServiceId: string,
+  mount: IObservedContainerMount,
+): RequiredEntry {
   const observed = observedMountOf(mount.source, mount.destination);
   return {
-    handoffId: handoffId(facts.clusterLife, { nodeId: facts.nodeId, serviceId, mountIdentityDigest: observed.mountIdentityDigest }),
+    handoffId: handoffId(facts.clusterLife, {
+      nodeId: facts.nodeId,
+      serviceId,
+      mountIdentityDigest: observed.mountIdentityDigest,
+    }),
     nodeId: facts.nodeId,
     serviceId,
     swarmServiceId,
@@ -405,11 +537,15 @@ function keepEntries(
   return kept;
 }
 
+/** Volumes of containers that run, or whose task may yet: also one that the manager snapshot does not know of yet. */
 function mountedByUnfinishedTasks(facts: NodeFacts): Set<string> {
-  const unfinished = new Set(facts.tasks.filter((task) => !isTerminalTaskState(task.state)).map((task) => task.swarmTaskId));
+  const finished = new Set(
+    facts.tasks.filter((task) => isTerminalTaskState(task.state)).map((task) => task.swarmTaskId),
+  );
   const names = new Set<string>();
   for (const container of facts.snapshot?.containers ?? []) {
-    if (container.swarmTaskId === null || !unfinished.has(container.swarmTaskId)) continue;
+    if (container.swarmTaskId === null) continue;
+    if (finished.has(container.swarmTaskId) && !isRunning(container)) continue;
     for (const mount of container.mounts) if (mount.name !== null) names.add(mount.name);
   }
   return names;
@@ -423,9 +559,6 @@ function settleOwners(
 ): Set<string> {
   const yielded = new Set<string>();
   const located: Located<RequiredEntry>[] = [];
-  for (const entry of kept.values()) {
-    if (entry.source !== '') located.push({ item: entry, path: normalizePath(entry.source) });
-  }
   for (const participant of participants) {
     const { entry } = participant;
     if (entry === null || !kept.has(entry.handoffId)) continue;
@@ -447,7 +580,12 @@ function overlaps(facts: NodeFacts, view: ScopeView, participants: readonly Part
   const located = new Map<string, Located<Participant>>();
   for (const participant of participants) {
     for (const path of participant.paths) {
-      const identity = [path, participant.swarmServiceId ?? `container ${participant.containerName}`, participant.target, participant.entry?.handoffId ?? ''];
+      const identity = [
+        path,
+        participant.swarmServiceId ?? `container ${participant.containerName}`,
+        participant.target,
+        participant.entry?.handoffId ?? String(participant.yielded),
+      ];
       located.set(identity.join('\0'), { item: participant, path });
     }
   }
@@ -457,12 +595,16 @@ function overlaps(facts: NodeFacts, view: ScopeView, participants: readonly Part
     if (other.entry !== null) {
       if (other.entry.handoffId === key.entry.handoffId) return;
       blockers.push(
-        makeBlocker('overlap-keys', `the source is also under the entry of service ${other.entry.serviceId} at ${other.entry.mountPath}`, {
-          nodeId: facts.nodeId,
-          swarmServiceId: other.swarmServiceId,
-          target: other.target,
-          entry: key.entry,
-        }),
+        makeBlocker(
+          'overlap-keys',
+          `the source is also under the entry of service ${other.entry.serviceId} at ${other.entry.mountPath}`,
+          {
+            nodeId: facts.nodeId,
+            swarmServiceId: other.swarmServiceId,
+            target: other.target,
+            entry: key.entry,
+          },
+        ),
       );
       return;
     }
@@ -474,7 +616,13 @@ function overlaps(facts: NodeFacts, view: ScopeView, participants: readonly Part
         other.swarmServiceId === null
           ? `container ${other.containerName} outside Swarm mounts an overlapping source at ${other.target}`
           : `another service mounts an overlapping source at ${other.target}`,
-        { nodeId: facts.nodeId, swarmServiceId: other.swarmServiceId, containerName: other.containerName, target: other.target, entry: key.entry },
+        {
+          nodeId: facts.nodeId,
+          swarmServiceId: other.swarmServiceId,
+          containerName: other.containerName,
+          target: other.target,
+          entry: key.entry,
+        },
       ),
     );
   };
@@ -486,13 +634,8 @@ function overlaps(facts: NodeFacts, view: ScopeView, participants: readonly Part
 }
 
 /** A read-only volume whose data no entry carries over would be left behind. */
-function uncoveredReadOnly(
-  facts: NodeFacts,
-  view: ScopeView,
-  readOnly: readonly Participant[],
-  kept: ReadonlyMap<string, RequiredEntry>,
-): Blocker[] {
-  const covering = new Set([...kept.values()].map((entry) => normalizePath(entry.source)));
+function uncoveredReadOnly(facts: NodeFacts, view: ScopeView, { participants, readOnly }: FoundMounts): Blocker[] {
+  const covering = new Set(participants.flatMap((each) => (each.entry === null ? [] : each.paths)));
   const isCovered = (path: string): boolean => {
     for (let end = path.length; end > 0; end = path.lastIndexOf('/', end - 1)) {
       if (covering.has(path.slice(0, end))) return true;
@@ -500,12 +643,29 @@ function uncoveredReadOnly(
     return covering.has('/');
   };
   return readOnly
-    .filter((participant) => participant.paths.length > 0 && !participant.paths.some(isCovered) && !view.isConfirmed(participant))
+    .filter(
+      (participant) =>
+        participant.paths.length > 0 && !participant.paths.some(isCovered) && !view.isConfirmed(participant),
+    )
     .map((participant) =>
       makeBlocker('read-only-uncovered', 'a read-only volume that no entry covers', {
         nodeId: facts.nodeId,
         swarmServiceId: participant.swarmServiceId,
         target: participant.target,
+      }),
+    );
+}
+
+/** No request can name such a destination (a Windows path, one that is not normalised), so the entry cannot be prepared. */
+function invalidTargets(facts: NodeFacts, kept: ReadonlyMap<string, RequiredEntry>): Blocker[] {
+  return [...kept.values()]
+    .filter((entry) => !isMountPath(entry.mountPath))
+    .map((entry) =>
+      makeBlocker('target-invalid', 'the mount’s destination is not an absolute, normalised path', {
+        nodeId: facts.nodeId,
+        swarmServiceId: entry.swarmServiceId,
+        target: entry.mountPath,
+        entry,
       }),
     );
 }
@@ -528,12 +688,16 @@ function unmountedVolumes(facts: NodeFacts, view: ScopeView, kept: ReadonlyMap<s
       for (const volume of loose) {
         if (!matches(volume.name)) continue;
         blockers.push(
-          makeBlocker('volume-unmounted', `volume ${volume.name} matches the service's mount at ${mount.target} but no container mounts it`, {
-            nodeId: facts.nodeId,
-            swarmServiceId: service.swarmServiceId,
-            target: mount.target,
-            volumeName: volume.name,
-          }),
+          makeBlocker(
+            'volume-unmounted',
+            `volume ${volume.name} matches the service's mount at ${mount.target} but no container mounts it`,
+            {
+              nodeId: facts.nodeId,
+              swarmServiceId: service.swarmServiceId,
+              target: mount.target,
+              volumeName: volume.name,
+            },
+          ),
         );
       }
     }

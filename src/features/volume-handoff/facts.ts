@@ -4,20 +4,40 @@ import { present } from '../../db/present.js';
 import { qb } from '../../db/query.js';
 import type { ReadTx } from '../../db/transaction.js';
 import { readScopeHead, readTargetSetHead } from '../scope/facts.js';
-import type { AggregateHead } from './aggregate.js';
+import type { Reference } from '../../contract/schema.js';
+import { type AggregateHead, aggregateReference } from './aggregate.js';
+import { readAggregateHead } from './rows.js';
 import { clusterPart } from './derivation-rows.js';
 
 export { readDerivationHead, lockDerivationHead } from './derivation-rows.js';
 export { referenceOfHead as derivationReference } from './steps.js';
 
 /** Swarm services of which entries are required now. */
-export async function servicesWithEntries(tx: ReadTx, clusterId: string, swarmServiceIds: readonly string[]): Promise<Set<string>> {
+export async function servicesWithEntries(
+  tx: ReadTx,
+  clusterId: string,
+  swarmServiceIds: readonly string[],
+): Promise<Set<string>> {
   const rows = await tx.rows(
     sql<{ id: string }>`
       select distinct swarm_service_id as id from control.required_entries
-      where cluster_id = ${clusterId} and until is null and swarm_service_id = any(${[...swarmServiceIds]}::text[])`.compile(qb),
+      where cluster_id = ${clusterId} and until is null and swarm_service_id = any(${[...swarmServiceIds]}::text[])`.compile(
+      qb,
+    ),
   );
   return new Set(rows.map((row) => row.id));
+}
+
+/** `swarmServiceId NUL target` of every prepared handoff's mount. */
+export async function preparedTargets(tx: ReadTx, clusterId: string): Promise<Set<string>> {
+  const rows = await tx.rows(
+    sql<{ id: string; target: string }>`
+      select distinct entry.swarm_service_id as id, entry.mount_path as target from control.required_entries entry
+      join control.handoff_heads head on head.cluster_id = entry.cluster_id and head.node_id = entry.node_id
+        and head.handoff_id = entry.handoff_id and not head.removed
+      where entry.cluster_id = ${clusterId} and entry.until is null`.compile(qb),
+  );
+  return new Set(rows.map((row) => `${row.id}\0${row.target}`));
 }
 
 /** Current blockers by code, in code order. */
@@ -35,10 +55,17 @@ export async function verdictCounts(
 ): Promise<{ live: number; notStarted: number; stopped: number; unknown: number }> {
   const rows = await tx.rows(
     sql<{ verdict: string; count: number }>`
-      select verdict, count(*) as count from control.task_verdicts where cluster_id = ${clusterId} group by verdict`.compile(qb),
+      select verdict, count(*) as count from control.task_verdicts where cluster_id = ${clusterId} group by verdict`.compile(
+      qb,
+    ),
   );
   const count = (verdict: string) => rows.find((row) => row.verdict === verdict)?.count ?? 0;
-  return { live: count('live'), notStarted: count('not-started'), stopped: count('stopped'), unknown: count('unknown') };
+  return {
+    live: count('live'),
+    notStarted: count('not-started'),
+    stopped: count('stopped'),
+    unknown: count('unknown'),
+  };
 }
 
 /**
@@ -65,8 +92,52 @@ export async function isBehind(tx: ReadTx, clusterId: string, head: AggregateHea
         ) as differs`.compile(qb),
     ),
   ]);
-  return differs || present(scopeHead).generation !== head.scopeGeneration || present(targetSetHead).generation !== head.targetSetGeneration;
+  return (
+    differs ||
+    present(scopeHead).generation !== head.scopeGeneration ||
+    present(targetSetHead).generation !== head.targetSetGeneration
+  );
+}
+
+/** Whether the key was ever required. */
+export async function requiredEntryExists(
+  tx: ReadTx,
+  clusterId: string,
+  nodeId: string,
+  handoffId: string,
+): Promise<boolean> {
+  const { found } = await tx.one(
+    sql<{ found: boolean }>`
+      select exists (select from control.required_entries
+        where cluster_id = ${clusterId} and node_id = ${nodeId} and handoff_id = ${handoffId}) as found`.compile(qb),
+  );
+  return found;
 }
 
 /** Part name of the blockers that are the cluster's own. */
 export { clusterPart };
+
+export { handoffRecords, pageAt } from './rows.js';
+export { readPage } from './page.js';
+export { CorruptPageError } from './publish.js';
+
+/** The head of the aggregate if it is complete, in one look-up; null otherwise. */
+export async function currentAggregate(
+  tx: ReadTx,
+  clusterId: string,
+  clusterLife: string,
+): Promise<{ readonly reference: Reference; readonly pageCount: number } | null> {
+  const head = present(await readAggregateHead(tx, clusterId));
+  const reference = aggregateReference(clusterLife, head);
+  return reference === null || head.state !== 'complete' ? null : { reference, pageCount: head.pageCount };
+}
+
+/** The aggregate's head as it is, with its reference. */
+export async function aggregateFacts(
+  tx: ReadTx,
+  clusterId: string,
+  clusterLife: string,
+): Promise<{ readonly head: AggregateHead; readonly reference: Reference | null }> {
+  const head = present(await readAggregateHead(tx, clusterId));
+  return { head, reference: aggregateReference(clusterLife, head) };
+}

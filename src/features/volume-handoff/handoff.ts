@@ -88,6 +88,8 @@ interface BatchInput {
   readonly removalFacts: readonly KeyFacts[];
   readonly owner: HandoffOwner;
   readonly evidence: HandoffEvidence;
+  /** Only what was never prepared may be: nothing that is prepared changes while the cluster switches. */
+  readonly straysOnly: boolean;
 }
 
 const handoffDomain = digestDomain('IFleetCutoverPreparedVolumeHandoffIntent');
@@ -112,16 +114,33 @@ export function decideBatch(input: BatchInput): HandoffBatch {
     const facts = input.upsertFacts[index]!;
     const code = repeated(upsert) ? 'entry-duplicate' : judgeUpsert(upsert, facts);
     if (code !== null) {
-      entries.push({ list: 'upserts', index, code, ...(code === 'entry-blocked' ? { detail: facts.blockers.join(', ') } : {}) });
+      entries.push({
+        list: 'upserts',
+        index,
+        code,
+        ...(code === 'entry-blocked' ? { detail: facts.blockers.join(', ') } : {}),
+      });
       return;
     }
     const requestDigest = bareDigest(upsert.request);
     if (facts.removed === false && facts.requestDigest === requestDigest) {
-      outcomes.push({ nodeId: upsert.nodeId, id: facts.handoffId!, change: 'unchanged', reference: headReference(facts) });
+      outcomes.push({
+        nodeId: upsert.nodeId,
+        id: facts.handoffId!,
+        change: 'unchanged',
+        reference: headReference(facts),
+      });
+      return;
+    }
+    if (input.straysOnly && facts.removed === false) {
+      entries.push({ list: 'upserts', index, code: 'strays-only' });
       return;
     }
     const write = makeHandoff(input, upsert, facts, requestDigest);
-    if (write.record !== null && new TextEncoder().encode(write.record).byteLength > maximumPreparedVolumeHandoffBytes) {
+    if (
+      write.record !== null &&
+      new TextEncoder().encode(write.record).byteLength > maximumPreparedVolumeHandoffBytes
+    ) {
       entries.push({ list: 'upserts', index, code: 'entry-too-large' });
       return;
     }
@@ -133,7 +152,12 @@ export function decideBatch(input: BatchInput): HandoffBatch {
     }
     writes.push(write);
     const { id, generation, digest } = write;
-    outcomes.push({ nodeId: upsert.nodeId, id, change: created ? 'created' : 'revised', reference: { id, generation, digest } });
+    outcomes.push({
+      nodeId: upsert.nodeId,
+      id,
+      change: created ? 'created' : 'revised',
+      reference: { id, generation, digest },
+    });
   });
 
   input.removals.forEach((removal, index) => {
@@ -144,6 +168,10 @@ export function decideBatch(input: BatchInput): HandoffBatch {
     }
     if (facts.removed !== false) {
       entries.push({ list: 'removals', index, code: 'entry-absent' });
+      return;
+    }
+    if (input.straysOnly) {
+      entries.push({ list: 'removals', index, code: 'strays-only' });
       return;
     }
     preparedDelta -= 1;
@@ -191,7 +219,8 @@ function makeHandoff(input: BatchInput, upsert: IHandoffUpsert, facts: KeyFacts,
     nodeId,
     runtimeNamespace: owner.runtimeNamespace,
     serviceId,
-    predecessor: facts.claimDigest === null ? null : { id: claimId, generation: generation - 1, digest: facts.claimDigest },
+    predecessor:
+      facts.claimDigest === null ? null : { id: claimId, generation: generation - 1, digest: facts.claimDigest },
     binding: { serviceId, request, requestDigest },
   });
   const handoff: IFleetCutoverPreparedVolumeHandoffIntent = sealRecord(handoffDomain, {

@@ -23,9 +23,15 @@ import {
 import type { AdministratorActor } from '../auth/actor.js';
 import { type Cluster, clusterOf } from '../fleet/facts.js';
 import { localSnapshotReference, managerSnapshotHead, managerSnapshotReference } from '../inventory/facts.js';
-import { refuseByPhase, type TAct } from '../phase/phase.js';
+import { permission, refuseByPhase, type TAct } from '../phase/phase.js';
 import { refuseOtherRuntime, runtimeReference, type RuntimeHead, shareRuntime } from '../phase/facts.js';
-import { readTargetSetHead, refuseOtherScope, type RevisionHead, shareScopeHead, targetSetReference } from '../scope/facts.js';
+import {
+  readTargetSetHead,
+  refuseOtherScope,
+  type RevisionHead,
+  shareScopeHead,
+  targetSetReference,
+} from '../scope/facts.js';
 import { type AggregateHead, aggregateReference, type Counts, isComplete, nextAggregate } from './aggregate.js';
 import { type DerivationHead, shareDerivationHead } from './derivation-rows.js';
 import { decideBatch, type HandoffBatch, type HandoffEvidence, type HandoffWrite } from './handoff.js';
@@ -45,13 +51,19 @@ export function prepareFleetCutoverVolumeHandoffs(
   const entries = input.upserts.length + input.removals.length;
   if (entries < 1 || entries > 32) {
     return Promise.resolve(
-      refuse('body-schema', { errors: [`/ upserts and removals must be 1..32 together, not ${entries}`], mutationOutcome: 'not-applied' }),
+      refuse('body-schema', {
+        errors: [`/ upserts and removals must be 1..32 together, not ${entries}`],
+        mutationOutcome: 'not-applied',
+      }),
     );
   }
   const method = 'prepareFleetCutoverVolumeHandoffs';
   return swapAggregate(deps, actor, method, input, 'prepare-handoffs', async (tx, current) => {
     const keys = [...input.upserts, ...input.removals];
-    const [facts, manager] = await Promise.all([keyFacts(tx, input.clusterId, keys), managerSnapshotHead(tx, input.clusterId)]);
+    const [facts, manager] = await Promise.all([
+      keyFacts(tx, input.clusterId, keys),
+      managerSnapshotHead(tx, input.clusterId),
+    ]);
     if (manager === undefined) throw new Error('a scope was accepted without a manager snapshot');
     const { cluster } = current;
     const batch = decideBatch({
@@ -61,6 +73,7 @@ export function prepareFleetCutoverVolumeHandoffs(
       removalFacts: facts.slice(input.upserts.length),
       owner: cluster,
       evidence: evidenceOf(cluster, current, managerSnapshotReference(cluster.clusterLife, manager), input.scope),
+      straysOnly: permission(current.runtime.phase, 'prepare-handoffs') === 'strays',
     });
     if (batch.entries.length > 0) {
       return refuse('batch-refused', { entries: [...batch.entries], mutationOutcome: 'not-applied', retrySafe: false });
@@ -75,7 +88,9 @@ export function rederiveFleetCutoverVolumeHandoffs(
   actor: AdministratorActor,
   input: MethodRequest<'rederiveFleetCutoverVolumeHandoffs'>,
 ): Promise<Answer<'rederiveFleetCutoverVolumeHandoffs'>> {
-  return swapAggregate(deps, actor, 'rederiveFleetCutoverVolumeHandoffs', input, 'rederive', () => Promise.resolve(null));
+  return swapAggregate(deps, actor, 'rederiveFleetCutoverVolumeHandoffs', input, 'rederive', () =>
+    Promise.resolve(null),
+  );
 }
 
 interface Current {
@@ -91,7 +106,8 @@ function evidenceOf(cluster: Cluster, current: Current, managerSnapshot: Referen
     runtime: runtimeReference(cluster.clusterLife, current.runtime),
     scope,
     managerSnapshot,
-    localSnapshot: (nodeId, generation, digest) => localSnapshotReference(cluster.clusterLife, nodeId, { generation, digest }),
+    localSnapshot: (nodeId, generation, digest) =>
+      localSnapshotReference(cluster.clusterLife, nodeId, { generation, digest }),
   };
 }
 
@@ -113,16 +129,17 @@ async function swapAggregate<N extends HandoffMutation>(
   const { clusterId, expectedAggregate } = input;
   const context = mutationContext(actor, method, clusterId, input, deps.clock);
   const outcome = await inTransaction(deps, method, async (tx): Promise<Answer<N> | Undone<N>> => {
-    const [cluster, runtimeHead, scopeHead, derivationHead, locked, recorded, aggregateHead, targetSetHead] = await Promise.all([
-      clusterOf(tx, actor.organizationId, clusterId),
-      shareRuntime(tx, clusterId),
-      shareScopeHead(tx, clusterId),
-      shareDerivationHead(tx, clusterId),
-      lockExpectedAggregate(tx, clusterId, expectedAggregate),
-      findReplay(tx, context),
-      readAggregateHead(tx, clusterId),
-      readTargetSetHead(tx, clusterId),
-    ]);
+    const [cluster, runtimeHead, scopeHead, derivationHead, locked, recorded, aggregateHead, targetSetHead] =
+      await Promise.all([
+        clusterOf(tx, actor.organizationId, clusterId),
+        shareRuntime(tx, clusterId),
+        shareScopeHead(tx, clusterId),
+        shareDerivationHead(tx, clusterId),
+        lockExpectedAggregate(tx, clusterId, expectedAggregate),
+        findReplay(tx, context),
+        readAggregateHead(tx, clusterId),
+        readTargetSetHead(tx, clusterId),
+      ]);
     if (isRefused(cluster)) return cluster;
     const aggregate = present(aggregateHead);
     if (recorded !== undefined) {
@@ -173,7 +190,10 @@ interface Revision<N extends HandoffMutation> {
   readonly batch: HandoffBatch | null;
 }
 
-async function writeRevision<N extends HandoffMutation>(tx: Tx, revision: Revision<N>): Promise<MethodResponse<N> | Undone<N>> {
+async function writeRevision<N extends HandoffMutation>(
+  tx: Tx,
+  revision: Revision<N>,
+): Promise<MethodResponse<N> | Undone<N>> {
   const { method, context, input, current, batch } = revision;
   const { cluster, aggregate: before, derivation } = current;
   const { clusterId, clusterLife } = cluster;
@@ -199,7 +219,9 @@ async function writeRevision<N extends HandoffMutation>(tx: Tx, revision: Revisi
     writes,
     pages,
   });
-  const result = (batch === null ? { aggregate } : { aggregate, handoffs: [...batch.outcomes] }) as unknown as MutationResult<N>;
+  const result = (batch === null
+    ? { aggregate }
+    : { aggregate, handoffs: [...batch.outcomes] }) as unknown as MutationResult<N>;
   if (dryRun) return { kind: 'refused', undone: answer(method, result, { audit: null, dryRun }) };
 
   const swapped = sql<boolean>`(select count(*) from swap) = 1`;
@@ -214,7 +236,12 @@ async function writeRevision<N extends HandoffMutation>(tx: Tx, revision: Revisi
   return answer(method, result, { audit: auditHead(context.chainId, row) });
 }
 
-async function writeHandoffs(tx: Tx, cluster: Cluster, generation: number, writes: readonly HandoffWrite[]): Promise<void> {
+async function writeHandoffs(
+  tx: Tx,
+  cluster: Cluster,
+  generation: number,
+  writes: readonly HandoffWrite[],
+): Promise<void> {
   if (writes.length === 0) return;
   await tx.run(sql`with ${handoffsCte(cluster, generation, writes, sql``)} select`.compile(qb));
 }

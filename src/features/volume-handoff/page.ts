@@ -16,7 +16,10 @@ export interface PageContent {
 }
 
 /** `handoffs` in page order, 1..32. */
-export function makePage(pageIndex: number, handoffs: readonly IFleetCutoverPreparedVolumeHandoffPageEntry[]): PageContent {
+export function makePage(
+  pageIndex: number,
+  handoffs: readonly IFleetCutoverPreparedVolumeHandoffPageEntry[],
+): PageContent {
   // `handoffs` before `pageIndex` is canonical order, so the content's encoding is what the page's continues with.
   const content = `"handoffs":${canonicalizeStrictJson(handoffs)},"pageIndex":${pageIndex}}`;
   const contentDigest = bareDigestOfCanonical(`{${content}`);

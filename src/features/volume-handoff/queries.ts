@@ -1,9 +1,17 @@
 /** What administrators and operators read: one consistent picture each. */
 import type { Static } from '@sinclair/typebox';
 import { sql } from 'kysely';
-import type { FleetCutoverUncoveredVolume, IFleetCutoverBlocker, IFleetCutoverRequiredEntry } from '../../contract/derivation.js';
+import type {
+  FleetCutoverUncoveredVolume,
+  IFleetCutoverBlocker,
+  IFleetCutoverRequiredEntry,
+} from '../../contract/derivation.js';
 import type { IFleetCutoverDerivation, IFleetCutoverTaskVerdict } from '../../contract/derivation.js';
-import type { IFleetCutoverPreparedVolumeHandoffAggregate, IFleetCutoverPreparedVolumeHandoffIntent, IFleetCutoverPreparedVolumeHandoffPage } from '../../contract/handoff.js';
+import type {
+  IFleetCutoverPreparedVolumeHandoffAggregate,
+  IFleetCutoverPreparedVolumeHandoffIntent,
+  IFleetCutoverPreparedVolumeHandoffPage,
+} from '../../contract/handoff.js';
 import { comparePageOrder } from '../../contract/handoff.js';
 import type { MethodRequest, MethodResponse, TMethodName } from '../../contract/methods.js';
 import { refuse, type Refused } from '../../contract/problems.js';
@@ -28,6 +36,7 @@ import { defaultRequest } from './handoff.js';
 import { entriesPerPage, readPage, splicePage } from './page.js';
 import { aggregateRevision, pageAt, readAggregateHead } from './rows.js';
 import { referenceOfHead } from './steps.js';
+import { readStored } from './stored-record.js';
 
 type Answer<N extends TMethodName> = Promise<MethodResponse<N> | Refused>;
 
@@ -64,7 +73,10 @@ export function readFleetCutoverState(
       scopeState: scope.state === 'absent' ? null : scope.state,
       targetSet: targetSetReference(cluster.clusterLife, present(targetSet)),
       derivation: derivationText,
-      aggregate: aggregateText === undefined ? null : (JSON.parse(aggregateText.record) as IFleetCutoverPreparedVolumeHandoffAggregate),
+      aggregate:
+        aggregateText === undefined
+          ? null
+          : (JSON.parse(aggregateText.record) as IFleetCutoverPreparedVolumeHandoffAggregate),
       behind,
       missingCount: derived.requiredCount - prepared.matchedCount,
       surplusCount: prepared.preparedCount - prepared.matchedCount,
@@ -77,7 +89,9 @@ export function readFleetCutoverState(
 async function derivationRecord(tx: ReadTx, clusterId: string, generation: number): Promise<IFleetCutoverDerivation> {
   const row = await tx.one(
     sql<{ record: string }>`
-      select record from control.derivation_revisions where cluster_id = ${clusterId} and generation = ${generation}`.compile(qb),
+      select record from control.derivation_revisions where cluster_id = ${clusterId} and generation = ${generation}`.compile(
+      qb,
+    ),
   );
   return JSON.parse(row.record) as IFleetCutoverDerivation;
 }
@@ -106,7 +120,8 @@ function decodeCursor(text: string): Cursor | null {
   if (!Array.isArray(value) || value.length !== 4) return null;
   const [derivation, aggregate, first, second] = value as unknown[];
   if (!Number.isSafeInteger(derivation) || !Number.isSafeInteger(aggregate)) return null;
-  if (typeof first !== 'string' || typeof second !== 'string' || first.includes('\0') || second.includes('\0')) return null;
+  if (typeof first !== 'string' || typeof second !== 'string' || first.includes('\0') || second.includes('\0'))
+    return null;
   return { derivation: derivation as number, aggregate: aggregate as number, after: [first, second] };
 }
 
@@ -123,7 +138,10 @@ interface Pin {
 /** The revisions that a list shows: the current ones, or those that its first page showed. */
 async function pin(tx: ReadTx, cluster: Cluster, cursorText: string | null): Promise<Pin | Refused> {
   const { clusterId, clusterLife } = cluster;
-  const [derivationHead, aggregateHead] = await Promise.all([readDerivationHead(tx, clusterId), readAggregateHead(tx, clusterId)]);
+  const [derivationHead, aggregateHead] = await Promise.all([
+    readDerivationHead(tx, clusterId),
+    readAggregateHead(tx, clusterId),
+  ]);
   const currentDerivation = present(derivationHead);
   const currentAggregate = present(aggregateHead);
   if (cursorText === null) {
@@ -137,7 +155,8 @@ async function pin(tx: ReadTx, cluster: Cluster, cursorText: string | null): Pro
   }
   const cursor = decodeCursor(cursorText);
   if (cursor === null) return refuse('cursor-invalid');
-  if (cursor.derivation > currentDerivation.generation || cursor.aggregate > currentAggregate.generation) return refuse('cursor-invalid');
+  if (cursor.derivation > currentDerivation.generation || cursor.aggregate > currentAggregate.generation)
+    return refuse('cursor-invalid');
   if (cursor.derivation < 1 || cursor.aggregate < 0) return refuse('cursor-invalid');
   const [derivation, aggregate] = await Promise.all([
     derivationRecord(tx, clusterId, cursor.derivation),
@@ -149,7 +168,9 @@ async function pin(tx: ReadTx, cluster: Cluster, cursorText: string | null): Pro
     after: cursor.after,
     derivationReference: referenceOfHead(clusterLife, derivation),
     aggregateReference:
-      aggregate === undefined ? null : aggregateReference(clusterLife, { generation: cursor.aggregate, digest: aggregate.digest }),
+      aggregate === undefined
+        ? null
+        : aggregateReference(clusterLife, { generation: cursor.aggregate, digest: aggregate.digest }),
   };
 }
 
@@ -185,7 +206,9 @@ export function listFleetCutoverRequiredVolumeHandoffs(
       preparedAfter(tx, clusterId, pinned, limit + 1),
       observedServices(tx, clusterId),
     ]);
-    const keys = [...new Map([...required, ...prepared].map((row) => [`${row.nodeId}\0${row.id}`, row])).values()].sort(comparePageOrder);
+    const keys = [...new Map([...required, ...prepared].map((row) => [`${row.nodeId}\0${row.id}`, row])).values()].sort(
+      comparePageOrder,
+    );
     const shown = keys.slice(0, limit);
     const surplus = shown.filter((key) => !required.some((row) => row.id === key.id && row.nodeId === key.nodeId));
     const [surplusFacts, blockers] = await Promise.all([
@@ -205,7 +228,8 @@ export function listFleetCutoverRequiredVolumeHandoffs(
           ...identity,
           serviceName: names.get(fact.swarmServiceId) ?? fact.swarmServiceId,
           state: handoff === undefined ? 'missing' : isRequired ? 'prepared' : 'surplus',
-          handoff: handoff === undefined ? null : { id: handoff.id, generation: handoff.generation, digest: handoff.digest },
+          handoff:
+            handoff === undefined ? null : { id: handoff.id, generation: handoff.generation, digest: handoff.digest },
           blockers: (blockers.get(key.id) ?? []) as IFleetCutoverRequiredEntry['blockers'],
         },
       ];
@@ -233,7 +257,8 @@ function readyMutations(entries: readonly IFleetCutoverRequiredEntry[]) {
       request: defaultRequest(id, mountPath),
     }));
   const mutations = [];
-  for (let from = 0; from < upserts.length; from += entriesPerPage) mutations.push(upserts.slice(from, from + entriesPerPage));
+  for (let from = 0; from < upserts.length; from += entriesPerPage)
+    mutations.push(upserts.slice(from, from + entriesPerPage));
   return mutations;
 }
 
@@ -266,7 +291,11 @@ function preparedAfter(tx: ReadTx, clusterId: string, pinned: Pin, limit: number
 }
 
 /** What is known of keys that are required no more. */
-function entryFacts(tx: ReadTx, clusterId: string, keys: readonly { nodeId: string; id: string }[]): Promise<RequiredRow[]> {
+function entryFacts(
+  tx: ReadTx,
+  clusterId: string,
+  keys: readonly { nodeId: string; id: string }[],
+): Promise<RequiredRow[]> {
   if (keys.length === 0) return Promise.resolve([]);
   return tx.rows(
     sql<RequiredRow>`
@@ -314,7 +343,8 @@ export function listFleetCutoverBlockers(
     return {
       derivation: pinned.derivationReference,
       blockers: shown.map((row) => JSON.parse(row.record) as IFleetCutoverBlocker),
-      nextCursor: rows.length > limit && last !== undefined ? encodeCursor({ ...pinned, after: [last.part, last.id] }) : null,
+      nextCursor:
+        rows.length > limit && last !== undefined ? encodeCursor({ ...pinned, after: [last.part, last.id] }) : null,
     };
   });
 }
@@ -366,15 +396,22 @@ export function listFleetCutoverUncoveredVolumes(
     const patterns = await applicationVolumePatterns(tx, clusterId);
     const volumes: Static<typeof FleetCutoverUncoveredVolume>[] = [];
     let from = after[0];
+    // The cursor's own node is read again, for what of it was not shown yet; every other node once.
+    let inclusive = true;
     while (volumes.length <= limit) {
-      const node = await nextNodeWithSnapshot(tx, clusterId, from, after);
+      const node = await nextNodeWithSnapshot(tx, clusterId, from, inclusive);
+      inclusive = false;
       if (node === undefined) break;
       const snapshot = JSON.parse(node.record) as SnapshotVolumes;
       const mounted = new Set(snapshot.containers.flatMap((each) => each.mounts.flatMap((mount) => mount.name ?? [])));
       const covered = new Set(node.covered);
       for (const volume of [...snapshot.volumes].sort((left, right) => (left.name < right.name ? -1 : 1))) {
         if (covered.has(volume.name) || (node.nodeId === after[0] && volume.name <= after[1])) continue;
-        const kind = mounted.has(volume.name) ? 'mounted' : patterns.some((matches) => matches(volume.name)) ? 'dormant' : 'orphan';
+        const kind = mounted.has(volume.name)
+          ? 'mounted'
+          : patterns.some((matches) => matches(volume.name))
+            ? 'dormant'
+            : 'orphan';
         volumes.push({ nodeId: node.nodeId, volumeName: volume.name, driver: volume.driver, kind });
       }
       from = node.nodeId;
@@ -396,9 +433,8 @@ interface SnapshotVolumes {
   readonly volumes: readonly { readonly name: string; readonly driver: string }[];
 }
 
-/** The next node in order; the cursor's own node is read again, for what of it was not shown yet. */
-function nextNodeWithSnapshot(tx: ReadTx, clusterId: string, from: string, after: readonly [string, string]) {
-  const comparison = from === after[0] && after[1] !== '' ? sql`>=` : sql`>`;
+function nextNodeWithSnapshot(tx: ReadTx, clusterId: string, from: string, inclusive: boolean) {
+  const comparison = inclusive ? sql`>=` : sql`>`;
   return tx.maybe(
     sql<{ nodeId: string; record: string; covered: string[] }>`
       select node.node_id as "nodeId", snapshot.record, array(
@@ -407,14 +443,18 @@ function nextNodeWithSnapshot(tx: ReadTx, clusterId: string, from: string, after
       ) as covered
       from control.nodes node join control.local_snapshots snapshot
         on snapshot.cluster_id = node.cluster_id and snapshot.node_id = node.node_id and snapshot.generation = node.local_generation
-      where node.cluster_id = ${clusterId} and node.node_id ${comparison} ${from} order by node.node_id limit 1`.compile(qb),
+      where node.cluster_id = ${clusterId} and node.node_id ${comparison} ${from} order by node.node_id limit 1`.compile(
+      qb,
+    ),
   );
 }
 
 async function applicationVolumePatterns(tx: ReadTx, clusterId: string): Promise<((name: string) => boolean)[]> {
   const head = present(await readScopeHead(tx, clusterId));
   const scope = head.generation === 0 ? undefined : await scopeRevision(tx, clusterId, head.generation);
-  const applications = new Set(scope?.services.filter((service) => service.class === 'application').map((each) => each.swarmServiceId));
+  const applications = new Set(
+    scope?.services.filter((service) => service.class === 'application').map((each) => each.swarmServiceId),
+  );
   const services = await observedServices(tx, clusterId);
   return services
     .filter((service) => applications.has(service.swarmServiceId))
@@ -435,10 +475,18 @@ export function readFleetCutoverVolumeHandoffAggregate(
     const generation = input.aggregate?.generation ?? head.generation;
     if (generation === 0) return { aggregate: null, behind: false };
     const revision = await aggregateRevision(tx, clusterId, generation);
-    const reference = revision === undefined ? null : aggregateReference(cluster.clusterLife, { generation, digest: revision.digest });
-    if (revision === undefined || (input.aggregate !== null && !sameReference(input.aggregate, reference))) return refuse('pin-unknown');
+    const reference =
+      revision === undefined ? null : aggregateReference(cluster.clusterLife, { generation, digest: revision.digest });
+    if (revision === undefined || (input.aggregate !== null && !sameReference(input.aggregate, reference)))
+      return refuse('pin-unknown');
+    const aggregate = readStored<IFleetCutoverPreparedVolumeHandoffAggregate>(
+      'IFleetCutoverPreparedVolumeHandoffAggregate',
+      revision.record,
+      { generation, digest: revision.digest },
+    );
+    if (aggregate === null) return refuse('record-corrupt');
     return {
-      aggregate: JSON.parse(revision.record) as IFleetCutoverPreparedVolumeHandoffAggregate,
+      aggregate,
       behind: generation !== head.generation || (await isBehind(tx, clusterId, head)),
     };
   });
@@ -453,9 +501,18 @@ export function readFleetCutoverVolumeHandoffPage(
   return readCluster(deps, 'readFleetCutoverVolumeHandoffPage', actor, clusterId, async (tx, cluster) => {
     const revision = await aggregateRevision(tx, clusterId, aggregate.generation);
     const reference =
-      revision === undefined ? null : aggregateReference(cluster.clusterLife, { generation: aggregate.generation, digest: revision.digest });
-    if (revision === undefined || revision.state !== 'complete' || !sameReference(aggregate, reference)) return refuse('pin-unknown');
-    const { pageCount } = JSON.parse(revision.record) as IFleetCutoverPreparedVolumeHandoffAggregate;
+      revision === undefined
+        ? null
+        : aggregateReference(cluster.clusterLife, { generation: aggregate.generation, digest: revision.digest });
+    if (revision === undefined || revision.state !== 'complete' || !sameReference(aggregate, reference))
+      return refuse('pin-unknown');
+    const header = readStored<IFleetCutoverPreparedVolumeHandoffAggregate>(
+      'IFleetCutoverPreparedVolumeHandoffAggregate',
+      revision.record,
+      aggregate,
+    );
+    if (header === null) return refuse('record-corrupt');
+    const { pageCount } = header;
     if (pageIndex >= pageCount) return refuse('page-unknown');
     const stored = await pageAt(tx, clusterId, pageIndex, aggregate.generation);
     if (stored === undefined || readPage(stored.tail, stored.contentDigest) === null) return refuse('record-corrupt');
@@ -471,13 +528,21 @@ export function readFleetCutoverVolumeHandoff(
   const { clusterId, nodeId, id, generation } = input;
   return readCluster(deps, 'readFleetCutoverVolumeHandoff', actor, clusterId, async (tx) => {
     const row = await tx.maybe(
-      sql<{ record: string; current: boolean }>`
-        select revision.record, not head.removed and head.generation = revision.generation as current
+      sql<{ generation: number; digest: Reference['digest']; record: string; current: boolean }>`
+        select revision.generation, revision.digest, revision.record, not head.removed and head.generation = revision.generation as current
         from control.handoff_heads head join control.handoff_revisions revision using (cluster_id, node_id, handoff_id)
         where head.cluster_id = ${clusterId} and head.node_id = ${nodeId} and head.handoff_id = ${id}
-          and revision.record is not null and revision.generation = coalesce(${generation}::bigint, head.generation)`.compile(qb),
+          and revision.record is not null and revision.generation = coalesce(${generation}::bigint, head.generation)`.compile(
+        qb,
+      ),
     );
     if (row === undefined) return refuse('record-unknown');
-    return { handoff: JSON.parse(row.record) as IFleetCutoverPreparedVolumeHandoffIntent, current: row.current };
+    const handoff = readStored<IFleetCutoverPreparedVolumeHandoffIntent>(
+      'IFleetCutoverPreparedVolumeHandoffIntent',
+      row.record,
+      row,
+    );
+    if (handoff === null) return refuse('record-corrupt');
+    return { handoff, current: row.current };
   });
 }

@@ -41,7 +41,11 @@ export const readAggregateHead = (tx: ReadTx, clusterId: string) => tx.maybe(sel
  * Locks the head `for update` where it is the expected one. A stale expectation locks nothing and waits for nobody: only
  * a head that matches is waited for, and it is compared again after the wait.
  */
-export function lockExpectedAggregate(tx: Tx, clusterId: string, expected: Reference | null): Promise<AggregateHead | undefined> {
+export function lockExpectedAggregate(
+  tx: Tx,
+  clusterId: string,
+  expected: Reference | null,
+): Promise<AggregateHead | undefined> {
   return tx.maybe(
     sql<AggregateHead>`${selectAggregate(clusterId)} and generation = ${expected?.generation ?? 0}
       and digest is not distinct from ${expected?.digest ?? null} for update`.compile(qb),
@@ -51,7 +55,9 @@ export function lockExpectedAggregate(tx: Tx, clusterId: string, expected: Refer
 /** Moves `matched_count` after keys came or went. The derivation row is locked, so no mutation is under way. */
 export function adjustMatched(tx: Tx, clusterId: string, delta: number): Promise<number> {
   return tx.run(
-    sql`update control.aggregate_heads set matched_count = matched_count + ${delta} where cluster_id = ${clusterId}`.compile(qb),
+    sql`update control.aggregate_heads set matched_count = matched_count + ${delta} where cluster_id = ${clusterId}`.compile(
+      qb,
+    ),
   );
 }
 
@@ -66,6 +72,23 @@ export async function countPrepared(tx: ReadTx, clusterId: string, entries: read
       where head.cluster_id = ${clusterId} and not head.removed`.compile(qb),
   );
   return count;
+}
+
+/** Which of a node's handoffs are prepared. */
+export async function preparedIds(
+  tx: ReadTx,
+  clusterId: string,
+  nodeId: string,
+  handoffIds: readonly string[],
+): Promise<string[]> {
+  const rows = await tx.rows(
+    sql<{ id: string }>`
+      select handoff_id as id from control.handoff_heads
+      where cluster_id = ${clusterId} and node_id = ${nodeId} and not removed and handoff_id = any(${[...handoffIds]}::text[])`.compile(
+      qb,
+    ),
+  );
+  return rows.map((row) => row.id);
 }
 
 export interface AggregateWrite {
@@ -166,7 +189,11 @@ export function handoffsCte(
         (cluster_id, node_id, handoff_id, aggregate_generation, generation, digest, record)
       select ${clusterId}, node_id, handoff_id, ${aggregateGeneration}::bigint, generation, digest, record from change
     ), new_volumes as (
-      ${insertVolumes(cluster, writes.flatMap((write) => write.newVolume ?? []), guard)}
+      ${insertVolumes(
+        cluster,
+        writes.flatMap((write) => write.newVolume ?? []),
+        guard,
+      )}
     )`;
 }
 
@@ -247,19 +274,20 @@ export function pageHeads(
   );
 }
 
-/** Stored bytes of a page as a pinned generation saw it. */
-export function pageAt(
+/** Stored bytes of a page as a pinned generation saw it. They may be no UTF-8 any more: then their digest tells. */
+export async function pageAt(
   tx: ReadTx,
   clusterId: string,
   pageIndex: number,
   generation: number,
 ): Promise<{ contentDigest: Digest; tail: string } | undefined> {
-  return tx.maybe(
-    sql<{ contentDigest: Digest; tail: string }>`
-      select content_digest as "contentDigest", convert_from(bytes, 'UTF8') as tail from control.handoff_pages
+  const row = await tx.maybe(
+    sql<{ contentDigest: Digest; bytes: Buffer }>`
+      select content_digest as "contentDigest", bytes from control.handoff_pages
       where cluster_id = ${clusterId} and page_index = ${pageIndex} and since_generation <= ${generation}
       order by since_generation desc limit 1`.compile(qb),
   );
+  return row === undefined ? undefined : { contentDigest: row.contentDigest, tail: row.bytes.toString('utf8') };
 }
 
 export function insertPages(tx: Tx, clusterId: string, since: number, pages: readonly PageContent[]): Promise<number> {
@@ -281,5 +309,7 @@ export function insertPages(tx: Tx, clusterId: string, since: number, pages: rea
 }
 
 export function dropPageHeadsFrom(tx: Tx, clusterId: string, pageIndex: number): Promise<number> {
-  return tx.run(sql`delete from control.page_heads where cluster_id = ${clusterId} and page_index >= ${pageIndex}`.compile(qb));
+  return tx.run(
+    sql`delete from control.page_heads where cluster_id = ${clusterId} and page_index >= ${pageIndex}`.compile(qb),
+  );
 }

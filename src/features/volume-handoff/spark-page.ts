@@ -7,8 +7,10 @@
  */
 import { LRUCache } from 'lru-cache';
 import { canonicalizeStrictJson } from '../../contract/canonical-json.js';
-import { digestDomain, recordDigest } from '../../contract/digest.js';
-import type { ISparkGetFleetCutoverPreparedVolumeHandoffsRequest } from '../../contract/handoff.js';
+import type {
+  IFleetCutoverPreparedVolumeHandoffAggregate,
+  ISparkGetFleetCutoverPreparedVolumeHandoffsRequest,
+} from '../../contract/handoff.js';
 import { refuse, type Refused } from '../../contract/problems.js';
 import type { IProtocolOffer } from '../../contract/protocol.js';
 import { type Reference, sameReference } from '../../contract/schema.js';
@@ -19,8 +21,10 @@ import { clusterOfNode } from '../fleet/facts.js';
 import { aggregateReference } from './aggregate.js';
 import { readPage, splicePage } from './page.js';
 import { aggregateRevision, handoffRecords, pageAt } from './rows.js';
+import { readStored } from './stored-record.js';
 
-const handoffDomain = digestDomain('IFleetCutoverPreparedVolumeHandoffIntent');
+const aggregateType = 'IFleetCutoverPreparedVolumeHandoffAggregate';
+const handoffType = 'IFleetCutoverPreparedVolumeHandoffIntent';
 
 /** Bytes of answers that are kept for the next reader. */
 const maximumCachedBytes = 64 * 1024 * 1024;
@@ -48,7 +52,14 @@ export class SparkPageReader {
     if (request.aggregate === null && head.state !== 'complete') return nothing(actor.nodeId, tail);
     const generation = request.aggregate?.generation ?? head.generation;
     const digest = request.aggregate?.digest ?? head.digest;
-    const key = [actor.clusterId, request.aggregate?.id ?? '', generation, digest, request.pageIndex, actor.nodeId].join(' ');
+    const key = [
+      actor.clusterId,
+      request.aggregate?.id ?? '',
+      generation,
+      digest,
+      request.pageIndex,
+      actor.nodeId,
+    ].join(' ');
     const cached = this.#answers.get(key);
     if (cached !== undefined) return Buffer.concat([cached, Buffer.from(tail)]);
 
@@ -72,10 +83,13 @@ export class SparkPageReader {
       aggregateRevision(tx, clusterId, generation),
       pageAt(tx, clusterId, request.pageIndex, generation),
     ]);
-    const reference = revision === undefined ? null : aggregateReference(cluster.clusterLife, { generation, digest: revision.digest });
+    const reference =
+      revision === undefined ? null : aggregateReference(cluster.clusterLife, { generation, digest: revision.digest });
     if (request.aggregate !== null && !sameReference(request.aggregate, reference)) return refuse('pin-unknown');
     if (revision === undefined || reference === null || revision.state !== 'complete') return refuse('pin-unknown');
-    const { pageCount } = JSON.parse(revision.record) as { pageCount: number };
+    const header = readStored<IFleetCutoverPreparedVolumeHandoffAggregate>(aggregateType, revision.record, reference);
+    if (header === null) return refuse('record-corrupt');
+    const { pageCount } = header;
     if (pageCount === 0 && request.aggregate === null) return null;
     if (request.pageIndex >= pageCount || page === undefined) return refuse('page-unknown');
     const content = readPage(page.tail, page.contentDigest);
@@ -93,13 +107,9 @@ export class SparkPageReader {
 }
 
 /** The stored handoff is what the page commits to, and its text still says so. */
-function matches(record: { id: string; digest: string; record: string }, entry: Reference): boolean {
-  return record.id === entry.id && record.digest === entry.digest && isSealed(record.record, entry);
-}
-
-function isSealed(text: string, entry: Reference): boolean {
-  const value = JSON.parse(text) as Reference;
-  return value.id === entry.id && value.generation === entry.generation && recordDigest(handoffDomain, value) === entry.digest;
+function matches(stored: { id: string; digest: string; record: string }, entry: Reference): boolean {
+  if (stored.id !== entry.id || stored.digest !== entry.digest) return false;
+  return readStored(handoffType, stored.record, entry)?.id === entry.id;
 }
 
 function nothing(nodeId: string, tail: string): Buffer {

@@ -15,6 +15,7 @@ import {
   tasksOfNobody,
   tasksOfSwarmNode,
 } from '../inventory/facts.js';
+import { writtenOffOfNode } from '../write-off/facts.js';
 import { currentScope, scopeReference, targetSetReference } from '../scope/facts.js';
 import { type DerivationChange, isEmptyChange, nextDerivation } from './derivation.js';
 import {
@@ -29,11 +30,12 @@ import {
   lockDerivationHead,
   requiredEntriesOfNode,
   writeDerivation,
+  writeGateFacts,
   writeVerdicts,
 } from './derivation-rows.js';
 import { deriveCluster } from './derive-cluster.js';
 import { type Blocker, deriveNode, makeBlocker, type NodeFacts, type RequiredEntry } from './derive-node.js';
-import { adjustMatched, countPrepared, insertAggregateHead } from './rows.js';
+import { adjustMatched, countPrepared, insertAggregateHead, preparedIds } from './rows.js';
 
 export interface DerivedCluster {
   readonly clusterId: string;
@@ -139,13 +141,20 @@ interface NodeContext extends Pick<NodeFacts, 'scope' | 'targeted'> {
   readonly room: number;
 }
 
-async function deriveOneNode(tx: Tx, cluster: DerivedCluster, nodeId: string, context: NodeContext): Promise<PartChange> {
+async function deriveOneNode(
+  tx: Tx,
+  cluster: DerivedCluster,
+  nodeId: string,
+  context: NodeContext,
+): Promise<PartChange> {
   const { clusterId, clusterLife } = cluster;
   const [evidence, previous, knownBlockers] = await Promise.all([
     nodeEvidence(tx, clusterId, nodeId),
     requiredEntriesOfNode(tx, clusterId, nodeId),
     blockerIdsOfPart(tx, clusterId, nodeId),
   ]);
+  const lost = await writtenOffOfNode(tx, clusterId, nodeId);
+  const prepared = lost === null ? new Set<string>() : await preparedOf(tx, clusterId, nodeId, lost, previous);
   const tasks = evidence.swarmNodeId === null ? [] : await tasksOfSwarmNode(tx, clusterId, evidence.swarmNodeId);
   const snapshot =
     context.snapshot ??
@@ -161,14 +170,29 @@ async function deriveOneNode(tx: Tx, cluster: DerivedCluster, nodeId: string, co
     specMounts: context.specMounts,
     targeted: context.targeted,
     previous,
+    ...(lost === null ? {} : { writtenOff: { ...lost, prepared } }),
   });
-  await writeVerdicts(tx, clusterId, nodeId, derived.verdicts);
+  await Promise.all([
+    writeVerdicts(tx, clusterId, nodeId, derived.verdicts),
+    writeGateFacts(tx, clusterId, nodeId, derived.gate),
+  ]);
   const bounded = withinRoom(nodeId, previous, derived.entries, derived.blockers, context.room);
   return { part: nodeId, nodeId, change: difference(previous, bounded.entries, knownBlockers, bounded.blockers) };
 }
 
+async function preparedOf(
+  tx: Tx,
+  clusterId: string,
+  nodeId: string,
+  lost: { readonly node: boolean; readonly entries: ReadonlySet<string> },
+  previous: readonly RequiredEntry[],
+): Promise<Set<string>> {
+  const ids = lost.node ? previous.map((entry) => entry.handoffId) : [...lost.entries];
+  return new Set(await preparedIds(tx, clusterId, nodeId, ids));
+}
+
 /** The next key beyond 131,072 is a blocker, not an entry. */
-function withinRoom(
+export function withinRoom(
   nodeId: string,
   previous: readonly RequiredEntry[],
   entries: readonly RequiredEntry[],
@@ -214,13 +238,16 @@ function difference(
   knownBlockers: readonly string[],
   blockers: readonly Blocker[],
 ): DerivationChange {
-  const before = new Set(previous.map((entry) => entry.handoffId));
-  const after = new Set(entries.map((entry) => entry.handoffId));
+  const before = new Map(previous.map((entry) => [entry.handoffId, entry]));
+  const after = new Map(entries.map((entry) => [entry.handoffId, entry]));
+  // A key that passes to the service's next swarm service, or to another volume's name, is written anew: its row says so.
+  const stays = (entry: RequiredEntry, other: RequiredEntry | undefined) =>
+    other !== undefined && other.swarmServiceId === entry.swarmServiceId && other.volumeName === entry.volumeName;
   const known = new Set(knownBlockers);
   const now = new Set(blockers.map((blocker) => blocker.record.id));
   return {
-    entriesAdded: entries.filter((entry) => !before.has(entry.handoffId)),
-    entriesRemoved: previous.filter((entry) => !after.has(entry.handoffId)),
+    entriesAdded: entries.filter((entry) => !stays(entry, before.get(entry.handoffId))),
+    entriesRemoved: previous.filter((entry) => !stays(entry, after.get(entry.handoffId))),
     blockersAdded: blockers.filter((blocker) => !known.has(blocker.record.id)),
     blockersRemoved: knownBlockers.filter((id) => !now.has(id)),
   };
@@ -235,13 +262,27 @@ function joinChanges(changes: readonly DerivationChange[]): DerivationChange {
   };
 }
 
-async function writePart(tx: Tx, clusterId: string, generation: number, { part, nodeId, change }: PartChange): Promise<void> {
+async function writePart(
+  tx: Tx,
+  clusterId: string,
+  generation: number,
+  { part, nodeId, change }: PartChange,
+): Promise<void> {
   const writes: Promise<number>[] = [];
   if (change.entriesRemoved.length > 0 && nodeId !== null) {
-    writes.push(closeEntries(tx, clusterId, generation, nodeId, change.entriesRemoved.map((entry) => entry.handoffId)));
+    writes.push(
+      closeEntries(
+        tx,
+        clusterId,
+        generation,
+        nodeId,
+        change.entriesRemoved.map((entry) => entry.handoffId),
+      ),
+    );
   }
   if (change.blockersRemoved.length > 0) writes.push(closeBlockers(tx, clusterId, generation, change.blockersRemoved));
   if (change.entriesAdded.length > 0) writes.push(insertEntries(tx, clusterId, generation, change.entriesAdded));
-  if (change.blockersAdded.length > 0) writes.push(insertBlockers(tx, clusterId, part, generation, change.blockersAdded));
+  if (change.blockersAdded.length > 0)
+    writes.push(insertBlockers(tx, clusterId, part, generation, change.blockersAdded));
   await Promise.all(writes);
 }

@@ -1,0 +1,60 @@
+/**
+ * What a statement may still change while the cluster switches: pure.
+ *
+ * 1. Only strays are stated: services that are new in the inventory, classes of mounts without a prepared handoff, and
+ *    confirmations. Everything that was stated stays word for word.
+ */
+import { canonicalizeStrictJson } from '../../contract/canonical-json.js';
+import type { IProblemEntry } from '../../contract/problems.js';
+import {
+  type IFleetCutoverScope,
+  type IFleetCutoverScopeStatement,
+  normalizeScopeStatement,
+} from '../../contract/scope.js';
+
+/** `preparedTargets`: `swarmServiceId NUL target` of every prepared handoff's mount. */
+export function judgeStrays(
+  before: IFleetCutoverScope,
+  statement: IFleetCutoverScopeStatement,
+  preparedTargets: ReadonlySet<string>,
+): IProblemEntry[] {
+  const entries: IProblemEntry[] = [];
+  const refuse = (list: string, index: number, detail: string) =>
+    entries.push({ list, index, code: 'strays-only', detail });
+  const after = normalizeScopeStatement(statement);
+  const known = new Map(before.services.map((service) => [service.swarmServiceId, service]));
+  statement.services.forEach((service, index) => {
+    const old = known.get(service.swarmServiceId);
+    known.delete(service.swarmServiceId);
+    if (old === undefined) return;
+    const { mounts: oldMounts, ...oldFacts } = old;
+    const { mounts, ...facts } = service;
+    if (canonicalizeStrictJson(oldFacts) !== canonicalizeStrictJson(facts))
+      refuse('services', index, 'a class cannot change any more');
+    const now = new Map(mounts.map((mount) => [mount.target, mount]));
+    for (const mount of oldMounts) {
+      const stated = now.get(mount.target);
+      now.delete(mount.target);
+      if (stated === undefined || canonicalizeStrictJson(stated) !== canonicalizeStrictJson(mount)) {
+        refuse('services', index, `the class of ${mount.target} cannot change any more`);
+      }
+    }
+    for (const target of now.keys()) {
+      if (preparedTargets.has(`${service.swarmServiceId}\0${target}`))
+        refuse('services', index, `${target} is prepared and no stray`);
+    }
+  });
+  for (const id of known.keys()) refuse('services', statement.services.length, `${id} must stay stated`);
+  for (const list of ['overlapOwners', 'releasedEntries', 'releasedAnonymousVolumes'] as const) {
+    if (canonicalizeStrictJson(before[list]) !== canonicalizeStrictJson(after[list]))
+      refuse(list, 0, 'cannot change any more');
+  }
+  for (const list of ['overlapConfirmations', 'dormantVolumes'] as const) {
+    const kept = new Set(after[list].map((each) => canonicalizeStrictJson(each)));
+    if (before[list].some((each) => !kept.has(canonicalizeStrictJson(each))))
+      refuse(list, 0, 'what was confirmed must stay');
+  }
+  if (canonicalizeStrictJson(before.coreflow) !== canonicalizeStrictJson(after.coreflow))
+    refuse('coreflow', 0, 'cannot change any more');
+  return entries;
+}

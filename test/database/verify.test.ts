@@ -1,0 +1,554 @@
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import type { IFleetCutoverScopeStatement } from '../../src/contract/scope.js';
+import { type Reference, referenceOf } from '../../src/contract/schema.js';
+import type { Finding } from '../../src/features/verify/finding.js';
+import { parseRememberedHead } from '../../src/features/verify/remembered-head.js';
+import { verify, type VerifyReport } from '../../src/features/verify/verify.js';
+import { isRefused } from '../../src/refusal.js';
+import { mutationId, someDigest, startService, type TestService } from '../support/service.js';
+import {
+  container,
+  prepareKeys,
+  type SyntheticFleet,
+  syntheticFleet,
+  upsertOf,
+  volumeMount,
+  volumesOf,
+} from '../support/synthetic-fleet.js';
+
+const cluster = 'fleet';
+
+let service: TestService;
+let fleet: SyntheticFleet;
+let aggregate: Reference | null = null;
+
+beforeAll(async () => {
+  service = await startService();
+  fleet = await syntheticFleet(service, { clusterId: cluster, nodes: 3, volumesPerNode: 40, services: 2 });
+  await makeHistory();
+});
+afterAll(() => service.close());
+
+/** Fills, completes, revises, removes, makes again, inserts, and goes through incomplete and blocked revisions. */
+async function makeHistory(): Promise<void> {
+  const [first, second, third] = fleet.nodes;
+  const keys = fleet.keys();
+  aggregate = await rederive();
+  aggregate = await prepareKeys(service, fleet, aggregate, keys.slice(0, 64));
+  aggregate = await prepareKeys(service, fleet, aggregate, keys.slice(64));
+  aggregate = await mutateKeys(
+    [keys[3]!, keys[50]!, keys[119]!].map((key) => upsertOf(key, 4096)),
+    [],
+  );
+  aggregate = await mutateKeys([], [keys[10]!, keys[70]!]);
+  aggregate = await mutateKeys([upsertOf(keys[10]!), upsertOf(keys[70]!, 8192)], []);
+  // A new volume in the middle, one more that nobody mounts, and a container whose source overlaps.
+  await fleet.report(second!.nodeId, { volumes: volumesOf(41, 2) });
+  const known = new Set(keys.map((key) => key.id));
+  aggregate = await mutateKeys(
+    fleet
+      .keys()
+      .filter((key) => !known.has(key.id))
+      .map((key) => upsertOf(key)),
+    [],
+  );
+  await fleet.report(third!.nodeId, {
+    volumes: volumesOf(40, 2),
+    otherContainers: [container('backup', [volumeMount('v000001', '/backup')])],
+  });
+  aggregate = await rederive();
+  await fleet.report(third!.nodeId, { volumes: volumesOf(40, 2) });
+  aggregate = await rederive();
+  // An entry stays although its container is gone.
+  await fleet.report(first!.nodeId, { volumes: volumesOf(39, 2) });
+  await fleet.report(second!.nodeId, {
+    volumes: volumesOf(41, 2),
+    otherContainers: [container('backup', [volumeMount('v000002', '/backup')])],
+    looseVolumes: ['loose'],
+  });
+}
+
+async function rederive(): Promise<Reference> {
+  const { runtime, scope } = fleet;
+  const answer = await service.done('rederiveFleetCutoverVolumeHandoffs', {
+    mutationId: mutationId(),
+    clusterId: cluster,
+    runtime,
+    scope,
+    expectedAggregate: aggregate,
+  });
+  return referenceOf(answer.aggregate);
+}
+
+async function mutateKeys(
+  upserts: ReturnType<typeof upsertOf>[],
+  removed: ReturnType<SyntheticFleet['keys']>,
+): Promise<Reference> {
+  const { runtime, scope } = fleet;
+  const removals = removed.map(({ nodeId, serviceId, mountIdentityDigest }) => ({
+    nodeId,
+    serviceId,
+    mountIdentityDigest,
+  }));
+  const answer = await service.done('prepareFleetCutoverVolumeHandoffs', {
+    mutationId: mutationId(),
+    clusterId: cluster,
+    runtime,
+    scope,
+    expectedAggregate: aggregate,
+    upserts,
+    removals,
+  });
+  return referenceOf(answer.aggregate);
+}
+
+async function verified(from: readonly string[] = [], clusterId: string | null = null): Promise<VerifyReport> {
+  const report = await verify(service.deps, { clusterId, remembered: from.map((text) => parseRememberedHead(text)!) });
+  if (isRefused(report)) throw new Error(report.problem.code);
+  return report;
+}
+
+const rows = (findings: readonly Finding[]) => findings.map(({ table, key }) => ({ table, key }));
+
+/** Changes rows behind the service, as who owns the tables can, and undoes it afterwards by a copy of the table. */
+async function edit(table: string, statement: string, values: unknown[] = []): Promise<void> {
+  const client = await service.database.owner.connect();
+  try {
+    await client.query('begin');
+    await client.query('set local session_replication_role = replica');
+    await client.query(`create table if not exists public.copy_${table} as table control.${table}`);
+    const { rowCount } = await client.query(statement, values);
+    await client.query('commit');
+    copied.push(table);
+    expect(rowCount).toBeGreaterThan(0);
+  } catch (error) {
+    await client.query('rollback');
+    throw error;
+  } finally {
+    client.release();
+  }
+}
+
+const copied: string[] = [];
+
+afterEach(async () => {
+  const client = await service.database.owner.connect();
+  try {
+    await client.query('begin');
+    await client.query('set local session_replication_role = replica');
+    for (const table of new Set(copied)) {
+      await client.query(`delete from control.${table}`);
+      await client.query(`insert into control.${table} select * from public.copy_${table}`);
+      await client.query(`drop table public.copy_${table}`);
+    }
+    await client.query('commit');
+    copied.length = 0;
+  } finally {
+    client.release();
+  }
+});
+
+async function one<R extends object>(text: string, values: unknown[] = []): Promise<R> {
+  const { rows: found } = await service.database.owner.query<R>(text, values);
+  return found[0]!;
+}
+
+const atCluster = (more: Finding['key']) => ({ cluster_id: cluster, ...more });
+
+test('a rich history is clean, whole and by cluster', async () => {
+  const report = await verified();
+  expect(report.findings).toEqual([]);
+  expect(report).toMatchObject({ clean: true, clusters: [cluster], findingCount: 0, skipped: [] });
+  expect(report.rows).toBeGreaterThan(300);
+  expect((await verified([], cluster)).clean).toBe(true);
+  expect(await verify(service.deps, { clusterId: 'nobody', remembered: [] })).toMatchObject({
+    problem: { code: 'cluster-unknown' },
+  });
+});
+
+test('the history has complete revisions whose pages differ, and blockers', async () => {
+  const counts = await one<{ complete: string; pages: string; blockers: string }>(
+    `select (select count(*) from control.aggregate_revisions where state = 'complete') as complete,
+       (select count(*) from control.handoff_pages) as pages, (select count(*) from control.blockers where until is null) as blockers`,
+  );
+  expect(Number(counts.complete)).toBeGreaterThanOrEqual(4);
+  expect(Number(counts.pages)).toBeGreaterThan(8);
+  expect(Number(counts.blockers)).toBeGreaterThan(0);
+});
+
+describe('pages and handoffs', () => {
+  test('a byte of a stored page', async () => {
+    const page = await one<{ page_index: number; since_generation: number }>(
+      'select page_index, since_generation::int from control.handoff_pages order by since_generation desc, page_index limit 1',
+    );
+    await edit(
+      'handoff_pages',
+      'update control.handoff_pages set bytes = set_byte(bytes, 200, get_byte(bytes, 200) # 1) where page_index = $1 and since_generation = $2',
+      [page.page_index, page.since_generation],
+    );
+    expect(rows((await verified()).findings)).toEqual([{ table: 'handoff_pages', key: atCluster(page) }]);
+  });
+
+  test('a stored page that is gone, and one that nobody published', async () => {
+    const page = await one<{ page_index: number; since_generation: number }>(
+      'select page_index, since_generation::int from control.handoff_pages where page_index = 1 order by since_generation limit 1',
+    );
+    await edit('handoff_pages', 'delete from control.handoff_pages where page_index = $1 and since_generation = $2', [
+      page.page_index,
+      page.since_generation,
+    ]);
+    await edit(
+      'handoff_pages',
+      `insert into control.handoff_pages select cluster_id, page_index, 1, content_digest, bytes from control.handoff_pages where page_index = 0 order by since_generation limit 1`,
+    );
+    const added = { page_index: 0, since_generation: 1 };
+    expect(rows((await verified()).findings)).toEqual(
+      expect.arrayContaining([
+        { table: 'handoff_pages', key: atCluster(page) },
+        { table: 'handoff_pages', key: atCluster(added) },
+      ]),
+    );
+    expect((await verified()).findings).toHaveLength(2);
+  });
+
+  test('a handoff’s record', async () => {
+    const key = await one<Finding['key'] & { aggregate_generation: number }>(
+      'select node_id, handoff_id, aggregate_generation::int from control.handoff_revisions where record is not null order by aggregate_generation, handoff_id offset 7 limit 1',
+    );
+    await edit(
+      'handoff_revisions',
+      `update control.handoff_revisions set record = replace(record, '"mountPath":"/data/', '"mountPath":"/date/') where handoff_id = $1 and aggregate_generation = $2`,
+      [key['handoff_id'], key.aggregate_generation],
+    );
+    expect(rows((await verified()).findings)).toEqual([{ table: 'handoff_revisions', key: atCluster(key) }]);
+  });
+
+  test('a handoff’s digest', async () => {
+    const key = await one<Finding['key'] & { aggregate_generation: number }>(
+      'select node_id, handoff_id, aggregate_generation::int from control.handoff_revisions where record is not null order by aggregate_generation, handoff_id limit 1',
+    );
+    await edit(
+      'handoff_revisions',
+      'update control.handoff_revisions set digest = $3 where handoff_id = $1 and aggregate_generation = $2',
+      [key['handoff_id'], key.aggregate_generation, someDigest('other')],
+    );
+    expect(rows((await verified()).findings)).toEqual([{ table: 'handoff_revisions', key: atCluster(key) }]);
+  });
+
+  test.each(['asc', 'desc'])('a handoff’s row that is gone, %s', async (order) => {
+    const key = await one<Finding['key'] & { aggregate_generation: number }>(
+      `select node_id, handoff_id, aggregate_generation::int from control.handoff_revisions order by aggregate_generation ${order}, handoff_id limit 1`,
+    );
+    await edit(
+      'handoff_revisions',
+      'delete from control.handoff_revisions where handoff_id = $1 and aggregate_generation = $2',
+      [key['handoff_id'], key.aggregate_generation],
+    );
+    expect(rows((await verified()).findings)).toEqual([{ table: 'handoff_revisions', key: atCluster(key) }]);
+  });
+
+  test.each([
+    'generation = generation + 1',
+    "digest = 'sha256:' || repeat('0', 64)",
+    'removed = not removed',
+    "claim_digest = 'sha256:' || repeat('0', 64)",
+  ])('a handoff’s head: %s', async (change) => {
+    const key = await one<Finding['key']>(
+      'select node_id, handoff_id from control.handoff_heads order by handoff_id offset 5 limit 1',
+    );
+    await edit('handoff_heads', `update control.handoff_heads set ${change} where handoff_id = $1`, [
+      key['handoff_id'],
+    ]);
+    expect(rows((await verified()).findings)).toEqual([{ table: 'handoff_heads', key: atCluster(key) }]);
+  });
+
+  test('a handoff’s head that is gone', async () => {
+    const key = await one<Finding['key']>(
+      'select node_id, handoff_id from control.handoff_heads order by handoff_id limit 1',
+    );
+    await edit('handoff_heads', 'delete from control.handoff_heads where handoff_id = $1', [key['handoff_id']]);
+    expect(rows((await verified()).findings)).toEqual([{ table: 'handoff_heads', key: atCluster(key) }]);
+  });
+
+  test('a page’s head', async () => {
+    await edit('page_heads', 'update control.page_heads set content_digest = $1 where page_index = 2', [
+      someDigest('other'),
+    ]);
+    expect(rows((await verified()).findings)).toEqual([{ table: 'page_heads', key: atCluster({ page_index: 2 }) }]);
+  });
+
+  test('a volume’s row', async () => {
+    const key = await one<Finding['key']>(
+      'select node_id, service_id, mount_identity_digest from control.volumes order by volume_id limit 1',
+    );
+    await edit(
+      'volumes',
+      `update control.volumes set volume_id = 'vo-other' where mount_identity_digest = $1 and node_id = $2`,
+      [key['mount_identity_digest'], key['node_id']],
+    );
+    expect(rows((await verified()).findings)).toEqual([{ table: 'volumes', key: atCluster(key) }]);
+  });
+});
+
+describe('the aggregate', () => {
+  test.each([1, 4])('a revision’s record, generation %i', async (generation) => {
+    await edit(
+      'aggregate_revisions',
+      `update control.aggregate_revisions set record = regexp_replace(record, '"requiredCount":\\d+', '"requiredCount":7') where generation = $1`,
+      [generation],
+    );
+    expect(rows((await verified()).findings)).toEqual([
+      { table: 'aggregate_revisions', key: atCluster({ generation }) },
+    ]);
+  });
+
+  test('a revision that is gone', async () => {
+    await edit('aggregate_revisions', 'delete from control.aggregate_revisions where generation = 3');
+    expect(rows((await verified()).findings)).toEqual([
+      { table: 'aggregate_revisions', key: atCluster({ generation: 3 }) },
+    ]);
+  });
+
+  test.each([
+    'prepared_count = prepared_count + 1',
+    'matched_count = matched_count - 1',
+    "digest = 'sha256:' || repeat('0', 64)",
+    'page_count = page_count + 1',
+  ])('the head: %s', async (change) => {
+    await edit('aggregate_heads', `update control.aggregate_heads set ${change}`);
+    const { findings } = await verified();
+    expect(rows(findings)).toEqual([{ table: 'aggregate_heads', key: { cluster_id: cluster } }]);
+  });
+});
+
+describe('the required set', () => {
+  test.each(['still observed', 'not observed any more'])('an entry that is gone, %s', async (which) => {
+    const key = await one<Finding['key']>(
+      `select node_id, handoff_id, since::int from control.required_entries where (volume_name = 'v000039' and node_id = $2) = $1 order by node_id, handoff_id limit 1`,
+      [which !== 'still observed', fleet.nodes[0]!.nodeId],
+    );
+    await edit('required_entries', 'delete from control.required_entries where handoff_id = $1', [key['handoff_id']]);
+    expect(rows((await verified()).findings)).toEqual([{ table: 'required_entries', key: atCluster(key) }]);
+  });
+
+  test('an entry that was edited', async () => {
+    const key = await one<Finding['key']>(
+      'select node_id, handoff_id, since::int from control.required_entries order by handoff_id limit 1',
+    );
+    await edit(
+      'required_entries',
+      `update control.required_entries set mount_path = '/elsewhere' where handoff_id = $1`,
+      [key['handoff_id']],
+    );
+    expect(rows((await verified()).findings)).toEqual([{ table: 'required_entries', key: atCluster(key) }]);
+  });
+
+  test('an entry that was closed', async () => {
+    const key = await one<Finding['key']>(
+      'select node_id, handoff_id from control.required_entries order by handoff_id limit 1',
+    );
+    const { generation: until } = await one<{ generation: number }>(
+      'select generation::int from control.derivation_heads',
+    );
+    await edit('required_entries', 'update control.required_entries set until = $2 where handoff_id = $1', [
+      key['handoff_id'],
+      until,
+    ]);
+    expect(rows((await verified()).findings)).toEqual([
+      { table: 'required_entries', key: atCluster({ ...key, until }) },
+    ]);
+  });
+
+  test('a blocker that was added', async () => {
+    const { generation: since } = await one<{ generation: number }>(
+      'select generation::int from control.derivation_heads',
+    );
+    await edit(
+      'blockers',
+      `insert into control.blockers (cluster_id, blocker_id, since, code, part, record) values ($1, 'bl-added', $2, 'scope-missing', '', '{}')`,
+      [cluster, since],
+    );
+    expect(rows((await verified()).findings)).toEqual([
+      { table: 'blockers', key: atCluster({ blocker_id: 'bl-added', since }) },
+    ]);
+  });
+
+  test('a blocker that is gone', async () => {
+    const key = await one<Finding['key']>(
+      'select blocker_id, since::int from control.blockers where until is null order by blocker_id limit 1',
+    );
+    await edit('blockers', 'delete from control.blockers where blocker_id = $1 and until is null', [key['blocker_id']]);
+    expect(rows((await verified()).findings)).toEqual([{ table: 'blockers', key: atCluster(key) }]);
+  });
+
+  test.each(['required_count = required_count - 1', 'blocker_count = blocker_count + 1'])(
+    'the head: %s',
+    async (change) => {
+      await edit('derivation_heads', `update control.derivation_heads set ${change}`);
+      expect(rows((await verified()).findings)).toEqual([{ table: 'derivation_heads', key: { cluster_id: cluster } }]);
+    },
+  );
+
+  test('a derivation’s record', async () => {
+    await edit(
+      'derivation_revisions',
+      `update control.derivation_revisions set record = regexp_replace(record, '"requiredCount":\\d+', '"requiredCount":7') where generation = 3`,
+    );
+    expect(rows((await verified()).findings)).toEqual([
+      { table: 'derivation_revisions', key: atCluster({ generation: 3 }) },
+    ]);
+  });
+
+  test('a task’s verdict', async () => {
+    const key = await one<Finding['key']>(
+      'select swarm_task_id from control.task_verdicts order by swarm_task_id limit 1',
+    );
+    await edit('task_verdicts', `update control.task_verdicts set verdict = 'stopped' where swarm_task_id = $1`, [
+      key['swarm_task_id'],
+    ]);
+    expect(rows((await verified()).findings)).toEqual([{ table: 'task_verdicts', key: atCluster(key) }]);
+  });
+});
+
+describe('evidence and scope', () => {
+  test('a node’s snapshot', async () => {
+    const key = await one<Finding['key']>(
+      'select node_id, generation::int from control.local_snapshots order by node_id, generation desc limit 1',
+    );
+    await edit(
+      'local_snapshots',
+      `update control.local_snapshots set record = replace(record, 'v000003', 'v000333') where node_id = $1 and generation = $2`,
+      [key['node_id'], key['generation']],
+    );
+    const report = await verified();
+    expect(rows(report.findings)).toEqual([{ table: 'local_snapshots', key: atCluster(key) }]);
+    expect(report.skipped).toEqual([expect.stringContaining(String(key['node_id']))]);
+  });
+
+  test('the manager’s snapshot, and a row that was made of it', async () => {
+    await edit(
+      'manager_snapshots',
+      `update control.manager_snapshots set record = replace(record, '"availability":"active"', '"availability":"drain"')`,
+    );
+    expect(rows((await verified()).findings)).toEqual([
+      { table: 'manager_snapshots', key: atCluster({ generation: 1 }) },
+    ]);
+  });
+
+  test('an observed task', async () => {
+    const key = await one<Finding['key']>(
+      'select swarm_task_id from control.observed_tasks order by swarm_task_id limit 1',
+    );
+    await edit('observed_tasks', `update control.observed_tasks set state = 'failed' where swarm_task_id = $1`, [
+      key['swarm_task_id'],
+    ]);
+    expect(rows((await verified()).findings)).toEqual([{ table: 'observed_tasks', key: atCluster(key) }]);
+  });
+
+  test('a scope', async () => {
+    await edit(
+      'scope_revisions',
+      `update control.scope_revisions set record = replace(record, '"class":"application"', '"class":"excluded"')`,
+    );
+    const report = await verified();
+    expect(rows(report.findings)).toEqual([{ table: 'scope_revisions', key: atCluster({ generation: 1 }) }]);
+    expect(report.skipped).toHaveLength(1);
+  });
+
+  test('a runtime that is gone', async () => {
+    await edit('runtime_revisions', 'delete from control.runtime_revisions');
+    expect(rows((await verified()).findings)).toEqual([
+      { table: 'runtime_revisions', key: atCluster({ generation: 1 }) },
+    ]);
+  });
+
+  test('a reporter’s receipt', async () => {
+    const key = await one<Finding['key']>(
+      'select node_id, reporter_session_id from control.reporter_sessions order by node_id limit 1',
+    );
+    await edit(
+      'reporter_sessions',
+      'update control.reporter_sessions set observation_sequence = observation_sequence + 1 where node_id = $1',
+      [key['node_id']],
+    );
+    expect(rows((await verified()).findings)).toEqual([{ table: 'reporter_sessions', key: atCluster(key) }]);
+  });
+
+  test('a credential', async () => {
+    const key = await one<Finding['key']>(
+      'select credential_id from control.credentials where used_generation is not null order by credential_id limit 1',
+    );
+    await edit('credentials', `update control.credentials set used_hash = sha256('other') where credential_id = $1`, [
+      key['credential_id'],
+    ]);
+    expect(rows((await verified()).findings)).toEqual([{ table: 'credentials', key }]);
+  });
+});
+
+describe('audit', () => {
+  const remembered = () =>
+    one<{ seq: number; digest: string }>(
+      `select seq::int, 'sha256:' || encode(digest, 'hex') as digest from control.audit_heads where chain_id = $1`,
+      [cluster],
+    );
+
+  test.each([
+    "principal_id = 'mallory'",
+    "result = '{}'",
+    "row_digest = sha256('other')",
+    "chain_digest = sha256('other')",
+  ])('a row: %s', async (change) => {
+    await edit('audit_rows', `update control.audit_rows set ${change} where chain_id = $1 and seq = 4`, [cluster]);
+    expect(rows((await verified()).findings)).toEqual([{ table: 'audit_rows', key: { chain_id: cluster, seq: 4 } }]);
+  });
+
+  test('a row that is gone', async () => {
+    await edit('audit_rows', 'delete from control.audit_rows where chain_id = $1 and seq = 5', [cluster]);
+    expect(rows((await verified()).findings)).toEqual([{ table: 'audit_rows', key: { chain_id: cluster, seq: 5 } }]);
+  });
+
+  test('a cut tail without its head, and with it only against what was written down', async () => {
+    const { seq, digest } = await remembered();
+    await edit('audit_rows', 'delete from control.audit_rows where chain_id = $1 and seq = $2', [cluster, seq]);
+    expect(rows((await verified()).findings)).toEqual([{ table: 'audit_rows', key: { chain_id: cluster, seq } }]);
+    await edit(
+      'audit_heads',
+      'update control.audit_heads head set seq = head.seq - 1, digest = (select chain_digest from control.audit_rows where chain_id = $1 and seq = head.seq - 1) where chain_id = $1',
+      [cluster],
+    );
+    const lost = await verified([`${seq}:${digest}`]);
+    expect(rows(lost.findings)).toContainEqual({ table: 'audit_rows', key: { chain_id: cluster, seq } });
+  });
+
+  test('what was written down holds on, for any chain, and a foreign digest does not', async () => {
+    const { seq, digest } = await remembered();
+    expect((await verified([`${seq}:${digest}`, `${cluster}:${seq}:${digest}`])).clean).toBe(true);
+    await service.organization('later');
+    expect((await verified([`${seq}:${digest}`])).clean).toBe(true);
+    expect(rows((await verified([`${cluster}:3:${digest}`])).findings)).toEqual([
+      { table: 'audit_rows', key: { chain_id: cluster, seq: 3 } },
+    ]);
+  });
+});
+
+test('classified anew and observed on, it stays clean', async () => {
+  const statement: IFleetCutoverScopeStatement = {
+    ...fleet.statement,
+    releasedEntries: [{ ...keyOf(fleet.keys()[0]!), reason: 'not needed' }],
+  } as IFleetCutoverScopeStatement;
+  const snapshot = await service.done('readFleetCutoverManagerSnapshot', { clusterId: cluster, snapshot: null });
+  await service.done('classifyFleetCutoverScope', {
+    mutationId: mutationId(),
+    clusterId: cluster,
+    runtime: fleet.runtime,
+    inventory: snapshot.reference,
+    expectedScope: fleet.scope,
+    statement,
+  });
+  await fleet.report(fleet.nodes[1]!.nodeId, { volumes: volumesOf(20, 2) });
+  expect((await verified()).findings).toEqual([]);
+});
+
+function keyOf({ nodeId, serviceId, mountIdentityDigest }: ReturnType<SyntheticFleet['keys']>[number]) {
+  return { nodeId, serviceId, mountIdentityDigest };
+}

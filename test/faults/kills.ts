@@ -1,0 +1,47 @@
+/** Kills at random moments under load; then the books are compared with what is there. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { buildFaultFleet, prepareAllKeys } from '../support/fault-fleet.js';
+import { type Dice, dice } from '../support/fuzz-inputs.js';
+import { auditBooks, startLoad } from '../support/kill-load.js';
+import type { FaultsOptions } from './options.js';
+import type { Stage } from './stage.js';
+import type { Tally } from './tally.js';
+
+export async function runKills(
+  stage: Stage,
+  options: FaultsOptions,
+  tally: Tally,
+  say: (text: string) => void,
+): Promise<void> {
+  const { client } = stage;
+  const fleet = await buildFaultFleet(client, 'kills', { nodes: 2, volumesPerNode: 40 });
+  const from = await prepareAllKeys(client, fleet);
+  if (options.plant !== undefined) await stage.breakService();
+  const load = startLoad(client, fleet, from, { writers: 6 });
+  const roll = dice(options.seed);
+  for (let kill = 1; kill <= options.kills; kill += 1) {
+    await sleep(50 + roll.below(400));
+    await killSomething(stage, roll);
+    tally.kills += 1;
+    if (kill % 20 === 0)
+      say(`${kill} kills, ${load.books.settled.length} mutations settled, ${load.books.wholeReads} whole reads`);
+  }
+  await sleep(500);
+  await load.stop();
+  const audit = await stage.withOwner((owner) => auditBooks(client, owner, fleet, from, load.books));
+  tally.acknowledged += audit.acknowledged;
+  tally.lost.push(...audit.lost);
+  tally.doubled.push(...audit.doubled);
+  tally.wrong.push(...audit.wrong);
+  tally.serverErrors.push(...load.books.serverErrors);
+  if (load.books.wholeReads === 0) tally.wrong.push('nobody has read a whole revision');
+}
+
+/** Sessions most often, since a process takes its time to come back. */
+async function killSomething(stage: Stage, roll: Dice): Promise<void> {
+  const what = roll.below(10);
+  if (what < 5) return stage.endSessions();
+  if (what < 8) await stage.killService();
+  else await stage.killPostgres();
+  await stage.start();
+}

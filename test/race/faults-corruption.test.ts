@@ -1,0 +1,179 @@
+/** Somebody edits the database past the service: what is read is refused, not served. */
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { buildFaultFleet, type FaultFleet, prepareAllKeys, prepareBody, upsertOf } from '../support/fault-fleet.js';
+import {
+  type AnswerBody,
+  openRawClient,
+  type RawAnswer,
+  type RawClient,
+  type Reference,
+  referenceIn,
+} from '../support/oracle-http.js';
+import { readPage, readWholeRevision } from '../support/oracle-pages.js';
+import { startService, type TestService } from '../support/service.js';
+
+let service: TestService;
+let client: RawClient;
+let fleet: FaultFleet;
+let head: Reference;
+let serial = 0;
+
+beforeAll(async () => {
+  service = await startService({ logLevel: 'silent' });
+  client = openRawClient(service.url, service.token);
+});
+// Each on a fleet of its own, of which nothing was read yet.
+beforeEach(async () => {
+  serial += 1;
+  fleet = await buildFaultFleet(client, `rot-${serial}`, { nodes: 1, volumesPerNode: 40 });
+  head = await prepareAllKeys(client, fleet);
+});
+afterAll(async () => {
+  await client.close();
+  await service.close();
+});
+
+/** As the tables' owner, past the triggers. */
+async function edit(statement: string, ...values: unknown[]): Promise<void> {
+  const owner = await service.database.owner.connect();
+  try {
+    await owner.query('set session_replication_role = replica');
+    const { rowCount } = await owner.query(statement, [fleet.clusterId, ...values]);
+    expect(rowCount).toBe(1);
+  } finally {
+    await owner.query('reset session_replication_role');
+    owner.release();
+  }
+}
+
+const corrupt = (answer: RawAnswer): unknown[] => [answer.status, answer.body?.code];
+const refused = [500, 'record-corrupt'];
+const sparkPage = (pageIndex: number): Promise<RawAnswer> => readPage(client, fleet.nodes[0]!, head, pageIndex);
+const ownerPage = (pageIndex: number): Promise<RawAnswer> =>
+  client.owner('readFleetCutoverVolumeHandoffPage', { clusterId: fleet.clusterId, aggregate: head, pageIndex });
+
+async function firstEntry(): Promise<AnswerBody> {
+  const answer = await ownerPage(0);
+  return answer.body.page.handoffs[0];
+}
+
+const readHandoff = (entry: AnswerBody): Promise<RawAnswer> =>
+  client.owner('readFleetCutoverVolumeHandoff', {
+    clusterId: fleet.clusterId,
+    nodeId: entry.nodeId,
+    id: entry.id,
+    generation: null,
+  });
+
+describe('a stored page', () => {
+  it.each([
+    ['a flipped bit', 60, 0x01],
+    ['a byte that is no UTF-8', 200, 0x80],
+    ['a flipped bit at its end', -2, 0x04],
+  ])('with %s is not served, others are', async (_what, at, bits) => {
+    const { rows } = await service.database.owner.query<{ bytes: Buffer }>(
+      'select bytes from control.handoff_pages where cluster_id = $1 and page_index = 1',
+      [fleet.clusterId],
+    );
+    const bytes = Buffer.from(rows[0]!.bytes);
+    const position = at < 0 ? bytes.length + at : at;
+    bytes[position] = bytes[position]! ^ bits;
+    await edit('update control.handoff_pages set bytes = $2 where cluster_id = $1 and page_index = 1', bytes);
+    expect(corrupt(await sparkPage(1))).toEqual(refused);
+    expect(corrupt(await ownerPage(1))).toEqual(refused);
+    expect((await sparkPage(0)).status).toBe(200);
+    await expect(readWholeRevision(client, fleet.nodes[0]!)).rejects.toThrow('page read: 500');
+    // Nothing is built on it either: replacing a handoff there would have to copy what stands beside it.
+    const { page } = (await ownerPage(0)).body;
+    const first = fleet.keys.slice(32).map((key) => upsertOf(key, 5))[0]!;
+    const change = await client.owner(
+      'prepareFleetCutoverVolumeHandoffs',
+      prepareBody(fleet, { expectedAggregate: head, upserts: [first] }),
+    );
+    expect(page.handoffs).toHaveLength(32);
+    expect(change.status).toBe(500);
+    const state = await client.done('readFleetCutoverState', { clusterId: fleet.clusterId });
+    expect(referenceIn(state.aggregate)).toEqual(head);
+  });
+
+  it('that was deleted is not served', async () => {
+    await edit('delete from control.handoff_pages where cluster_id = $1 and page_index = 1');
+    expect((await sparkPage(1)).status).not.toBe(200);
+    expect(corrupt(await ownerPage(1))).toEqual(refused);
+  });
+});
+
+describe('a handoff', () => {
+  it('with an edited record is not served', async () => {
+    const entry = await firstEntry();
+    await edit(
+      `update control.handoff_revisions set record = replace(record, '/data/', '/date/') where cluster_id = $1 and handoff_id = $2`,
+      entry.id,
+    );
+    expect(corrupt(await sparkPage(0))).toEqual(refused);
+    expect(corrupt(await readHandoff(entry))).toEqual(refused);
+  });
+
+  it('with a record that is no JSON any more is not served', async () => {
+    const entry = await firstEntry();
+    await edit(
+      `update control.handoff_revisions set record = '{' || record where cluster_id = $1 and handoff_id = $2`,
+      entry.id,
+    );
+    expect(corrupt(await sparkPage(0))).toEqual(refused);
+    expect(corrupt(await readHandoff(entry))).toEqual(refused);
+  });
+
+  it('with another digest, too, is not served in its page', async () => {
+    const entry = await firstEntry();
+    await edit(
+      `update control.handoff_revisions set digest = 'sha256:' || repeat('0', 64) where cluster_id = $1 and handoff_id = $2`,
+      entry.id,
+    );
+    expect(corrupt(await sparkPage(0))).toEqual(refused);
+    expect(corrupt(await readHandoff(entry))).toEqual(refused);
+  });
+
+  it('whose row was deleted is missed', async () => {
+    const entry = await firstEntry();
+    await edit('delete from control.handoff_revisions where cluster_id = $1 and handoff_id = $2', entry.id);
+    expect(corrupt(await sparkPage(0))).toEqual(refused);
+    expect((await readHandoff(entry)).status).not.toBe(200);
+  });
+});
+
+describe('an aggregate’s header', () => {
+  it('with an edited record is not served', async () => {
+    await edit(
+      `update control.aggregate_revisions set record = replace(record, '"requiredCount":40', '"requiredCount":41')
+        where cluster_id = $1 and generation = $2`,
+      head.generation,
+    );
+    expect(corrupt(await sparkPage(0))).toEqual(refused);
+    const pinned = { clusterId: fleet.clusterId, aggregate: head };
+    expect(corrupt(await client.owner('readFleetCutoverVolumeHandoffAggregate', pinned))).toEqual(refused);
+    expect(corrupt(await ownerPage(0))).toEqual(refused);
+  });
+
+  it('that was deleted is missed', async () => {
+    await edit('delete from control.aggregate_revisions where cluster_id = $1 and generation = $2', head.generation);
+    expect((await sparkPage(0)).status).not.toBe(200);
+    expect(
+      (await client.owner('readFleetCutoverVolumeHandoffAggregate', { clusterId: fleet.clusterId, aggregate: null }))
+        .status,
+    ).not.toBe(200);
+  });
+});
+
+describe('an audit row', () => {
+  it('with an edited result is not replayed', async () => {
+    const body = prepareBody(fleet, { expectedAggregate: head, upserts: [upsertOf(fleet.keys[0]!, 9)] });
+    await client.done('prepareFleetCutoverVolumeHandoffs', body);
+    await edit(
+      `update control.audit_rows set result = replace(result, '"revised"', '"created"') where cluster_id = $1 and mutation_id = $2`,
+      body.mutationId,
+    );
+    const replay = await client.owner('prepareFleetCutoverVolumeHandoffs', body);
+    expect([replay.status, replay.body.aggregate]).toEqual([500, undefined]);
+  });
+});

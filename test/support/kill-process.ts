@@ -1,0 +1,70 @@
+/** The service as operators run it, in a process of its own that is killed and comes back. */
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
+
+const ROOT = join(import.meta.dirname, '..', '..');
+
+export interface ServiceProcess {
+  readonly child: ChildProcess;
+  readonly url: string;
+  /** The end of what it has logged. */
+  log(): string;
+  readonly ended: Promise<{ readonly code: number | null; readonly signal: NodeJS.Signals | null }>;
+}
+
+export interface ServiceProcessOptions {
+  readonly environment: Readonly<Record<string, string>>;
+  /** A module that is loaded before the service. */
+  readonly preload?: string;
+}
+
+const KEPT_LOG = 200_000;
+
+/** From the source, on a free port. Throws with the log's end where it does not come up. */
+export async function startServiceProcess({ environment, preload }: ServiceProcessOptions): Promise<ServiceProcess> {
+  const before = preload === undefined ? [] : ['--import', pathToFileURL(preload).href];
+  const child = spawn(process.execPath, ['--import', 'tsx', ...before, join(ROOT, 'src', 'main.ts')], {
+    cwd: ROOT,
+    env: { PATH: process.env['PATH'] ?? '', HOME: process.env['HOME'] ?? '', PORT: '0', ...environment },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  let log = '';
+  let heard: (() => void) | undefined;
+  for (const stream of [child.stdout, child.stderr]) {
+    stream.on('data', (chunk: Buffer) => {
+      log = (log + chunk.toString()).slice(-KEPT_LOG);
+      heard?.();
+    });
+  }
+  const ended = once(child, 'exit').then(([code, signal]) => ({
+    code: code as number | null,
+    signal: signal as NodeJS.Signals | null,
+  }));
+  const url = await new Promise<string>((resolve, reject) => {
+    heard = () => {
+      const found = /Server listening at (http:\/\/[^"]+)/.exec(log)?.[1];
+      if (found !== undefined) resolve(found);
+    };
+    void ended.then(({ code, signal }) =>
+      reject(new Error(`the service ended with ${code ?? signal}: ${log.slice(-2_000)}`)),
+    );
+  });
+  heard = undefined;
+  return { child, url, log: () => log, ended };
+}
+
+/** A command of the host, from the source; gives its output. */
+export async function runHostCommand(args: readonly string[], environment: Readonly<Record<string, string>>) {
+  const child = spawn(process.execPath, ['--import', 'tsx', join(ROOT, 'src', 'cli', 'main.ts'), ...args], {
+    cwd: ROOT,
+    env: { PATH: process.env['PATH'] ?? '', HOME: process.env['HOME'] ?? '', ...environment },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  const output = { stdout: '', stderr: '' };
+  child.stdout.on('data', (chunk: Buffer) => (output.stdout += chunk.toString()));
+  child.stderr.on('data', (chunk: Buffer) => (output.stderr += chunk.toString()));
+  const [code] = (await once(child, 'close')) as [number | null];
+  return { code, ...output };
+}

@@ -1,0 +1,29 @@
+/** Receipts as the service would give them. */
+import type { ISparkSwarmObservationAcceptedReceipt, TSparkSwarmObservation } from '../../src/contract/observation.js';
+import { supportedProtocol } from '../../src/contract/protocol.js';
+import type { ReceivedRequest } from './answering-server.js';
+import { referenceNamed } from './handoff-set.js';
+
+export function observationOf({ json }: ReceivedRequest): TSparkSwarmObservation {
+  return json['observation'] as TSparkSwarmObservation;
+}
+
+/** The receipt of the report that `request` is. */
+export function receiptOf(
+  request: ReceivedRequest,
+  more: Partial<ISparkSwarmObservationAcceptedReceipt> = {},
+): ISparkSwarmObservationAcceptedReceipt {
+  const { reporterSessionId, observationSequence } = observationOf(request);
+  return {
+    state: 'accepted',
+    nodeId: String(request.json['nodeId']),
+    reporterSessionId,
+    observationSequence,
+    runtime: referenceNamed('rt-1'),
+    localSnapshot: { state: 'absent', reference: null },
+    managerSnapshot: { state: 'absent', reference: null },
+    heldVolumeFences: { state: 'absent', code: null, aggregate: null, coveredPages: 0 },
+    protocol: supportedProtocol,
+    ...more,
+  };
+}
