@@ -6,6 +6,8 @@ import { admissionHandlers } from './features/admission/routes.js';
 import { authHandlers } from './features/auth/routes.js';
 import { createFleetOperations } from './features/fleet/routes.js';
 import { gateHandlers } from './features/gate/routes.js';
+import { ingressHandlers } from './features/ingress/routes.js';
+import type { KeyRing } from './features/ingress/sealing.js';
 import { inventoryHandlers } from './features/inventory/routes.js';
 import { insertManagerHead } from './features/inventory/rows.js';
 import { type LargeReportTaker, swarmObservationHandler } from './features/observation/routes.js';
@@ -25,6 +27,8 @@ export interface AppOptions {
   readonly process: ProcessState;
   /** Where large reports are taken: worker threads, see `report-workers.ts`. */
   readonly takeLargeReport: LargeReportTaker;
+  /** Key-encryption keys, the sealing one first; empty where none is configured. */
+  readonly keyRing: KeyRing;
 }
 
 /** The server, complete but not listening. The tests use this very function. */
@@ -36,6 +40,7 @@ export function createApp(deps: Deps, options: AppOptions): FastifyInstance {
   app.addHook('preClose', () => watch.close());
   bindOwnerMethods(app, deps, keeping, {
     ...ownerHandlers,
+    ...ingressHandlers(options.keyRing),
     watchFleetCutover: (_deps, actor, input) => watch.watch(actor, input),
   } satisfies OwnerHandlers);
   const { swarmObservation, fleetCutoverPreparedVolumeHandoffs } = sparkSwarmNodeContracts;

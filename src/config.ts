@@ -14,7 +14,13 @@ export interface Config {
   readonly poolSize: number;
   readonly statementTimeoutMs: number;
   readonly lockTimeoutMs: number;
+  /** Where the key-encryption keys are; null where there are none. */
+  readonly keys: KeySource | null;
 }
+
+/** The environment is for development: it can be read from outside of the process. */
+export type KeySource =
+  { readonly kind: 'file'; readonly path: string } | { readonly kind: 'environment'; readonly keys: Secret };
 
 /** `external`: a server of the operator's; both URLs are the same where one login does it all. */
 export type DatabaseConfig =
@@ -41,6 +47,8 @@ const Environment = Type.Object({
   LOG_LEVEL: LogLevel,
   POOL_SIZE: Type.Integer({ default: 8, minimum: 1, maximum: 500 }),
   STATEMENT_TIMEOUT_MS: Type.Integer({ default: 15_000, minimum: 1, maximum: 3_600_000 }),
+  KEY_ENCRYPTION_KEYS_FILE: Type.Optional(Type.String()),
+  KEY_ENCRYPTION_KEYS: Type.Optional(Type.String()),
   LOCK_TIMEOUT_MS: Type.Integer({ default: 5_000, minimum: 1, maximum: 3_600_000 }),
 });
 
@@ -61,7 +69,17 @@ export function readConfig(environment: Readonly<Record<string, string | undefin
     poolSize: settings.POOL_SIZE,
     statementTimeoutMs: settings.STATEMENT_TIMEOUT_MS,
     lockTimeoutMs: settings.LOCK_TIMEOUT_MS,
+    keys: keySource(settings),
   };
+}
+
+function keySource(settings: Static<typeof Environment>): KeySource | null {
+  const { KEY_ENCRYPTION_KEYS_FILE: path, KEY_ENCRYPTION_KEYS: keys } = settings;
+  if (path !== undefined && keys !== undefined) {
+    throw new ConfigError('KEY_ENCRYPTION_KEYS_FILE and KEY_ENCRYPTION_KEYS exclude each other');
+  }
+  if (path !== undefined) return { kind: 'file', path: resolve(path) };
+  return keys === undefined ? null : { kind: 'environment', keys: new Secret(keys) };
 }
 
 function validate(environment: Readonly<Record<string, string | undefined>>): Static<typeof Environment> {

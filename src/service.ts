@@ -10,6 +10,7 @@ import { readMigrations } from './db/migration-files.js';
 import { type Db, openPool } from './db/pool.js';
 import type { Deps } from './deps.js';
 import { hasOrganization } from './features/auth/facts.js';
+import { demandKeys, readKeyRing } from './key-ring.js';
 import type { Logger } from './http/request-log.js';
 import { systemRandom } from './random.js';
 import { createReportWorkers, type ReportWorkers } from './report-workers.js';
@@ -62,9 +63,12 @@ export class Service {
     this.#running.db = openPool({ url: serviceUrl, size, statementTimeoutMs, lockTimeoutMs });
     this.#running.workers = createReportWorkers({ url: serviceUrl, statementTimeoutMs, lockTimeoutMs });
     const deps = this.#deps(this.#running.db);
+    const keyRing = await readKeyRing(config.keys);
+    await demandKeys(deps, keyRing);
     this.#running.app = createApp(deps, {
       server: { logger: this.#log },
       takeLargeReport: this.#running.workers.take,
+      keyRing,
       process: {
         separation,
         database: config.database.kind,

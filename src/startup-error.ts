@@ -2,6 +2,7 @@ import { ConfigError } from './config.js';
 import { DatabaseUrlError } from './db/connection.js';
 import { EmbeddedError } from './db/embedded.js';
 import { MigrationError } from './db/migrate.js';
+import { KeyRingError } from './features/ingress/sealing.js';
 
 const SYSTEM_MESSAGES: Readonly<Record<string, string>> = {
   EADDRINUSE: 'The address is in use: another service listens there. Set PORT (and HOST) to another one, or stop it',
@@ -22,7 +23,7 @@ const SYSTEM_MESSAGES: Readonly<Record<string, string>> = {
  * server, migrations, an address in use. Undefined for everything else, which is a fault to be looked at.
  */
 export function explainStartupError(error: unknown): string | undefined {
-  if (error instanceof ConfigError || error instanceof DatabaseUrlError) return error.message;
+  if (error instanceof ConfigError || error instanceof DatabaseUrlError || error instanceof KeyRingError) return error.message;
   if (error instanceof EmbeddedError || error instanceof MigrationError) return `${error.message} (${error.code})`;
   for (let cause = error; cause instanceof Error; cause = cause.cause) {
     const code = 'code' in cause && typeof cause.code === 'string' ? cause.code : '';

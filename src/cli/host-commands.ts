@@ -10,6 +10,9 @@ import { migrate, type MigrateResult } from '../db/migrate.js';
 import type { Deps } from '../deps.js';
 import { bootstrap, revokeOnHost } from '../features/auth/host-operations.js';
 import { onHostDatabase } from '../host-access.js';
+import { resealAll } from '../features/ingress/operations.js';
+import { onHostDatabase } from '../host-access.js';
+import { readKeyRing } from '../key-ring.js';
 import { isRefused } from '../refusal.js';
 import { exitCodes, UsageError } from './output.js';
 
@@ -40,6 +43,16 @@ export function registerHostCommands(program: CommandUnknownOpts): void {
       demandIdentifier('the credential', credentialId);
       const revoked = await onDatabase((deps) => revokeOnHost(deps, credentialId));
       if (revoked !== undefined) process.stderr.write(`The credential ${revoked.credentialId} is revoked.\n`);
+    });
+  host
+    .command('reseal')
+    .description('seal all secrets under the first key-encryption key')
+    .action(async () => {
+      const config = readConfig(process.env);
+      const ring = await readKeyRing(config.keys);
+      if (ring.length === 0) throw new UsageError('KEY_ENCRYPTION_KEYS_FILE has to name the keys, the new one first');
+      const count = await onHostDatabase(config, (deps) => resealAll(deps, ring));
+      process.stderr.write(`${count} secrets are sealed under ${ring[0]?.keyId ?? ''} now.\n`);
     });
   host
     .command('migrate')

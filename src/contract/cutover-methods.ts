@@ -14,6 +14,7 @@ import {
   FleetCutoverPreparedVolumeHandoffPage,
 } from './handoff.js';
 import { FleetCutoverCoverage, FleetCutoverGate } from './gate.js';
+import { FleetCutoverIngressDesignation, ingressPreparation } from './ingress.js';
 import { fleetCutoverContract } from './limits.js';
 import { mutation, query } from './method.js';
 import { FleetCutoverManagerSnapshot } from './observation.js';
@@ -163,6 +164,20 @@ export const cutoverMethods = {
       verified: Reason,
     },
     { writeOff: FleetCutoverWriteOff },
+  ),
+  prepareFleetCutoverIngress: mutation(
+    'fleetcutover',
+    'prepareFleetCutoverIngress',
+    'Designates the new ingress, or rotates its launcher credential; shows no secret',
+    ingressPreparation,
+    { designation: FleetCutoverIngressDesignation, spec: Reference },
+  ),
+  readFleetCutoverIngressDesignation: query(
+    'fleetcutover',
+    'readFleetCutoverIngressDesignation',
+    'The ingress designation, current or pinned',
+    { clusterId: Identifier, designation: nullable(Reference) },
+    closed({ designation: FleetCutoverIngressDesignation, current: Type.Boolean() }),
   ),
   explainFleetCutover: query(
     'fleetcutover',

@@ -38,7 +38,13 @@ export const FleetCluster = closed({
 });
 export type IFleetCluster = Static<typeof FleetCluster>;
 
-export const credentialKinds = ['administrator', 'node-token', 'node-session', 'coreflow-relay'] as const;
+export const credentialKinds = [
+  'administrator',
+  'node-token',
+  'node-session',
+  'coreflow-relay',
+  'ingress-launcher',
+] as const;
 
 /** State of one credential without its secret or hash. */
 export const CredentialState = closed({

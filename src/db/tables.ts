@@ -424,6 +424,31 @@ export interface WriteOffsTable {
   record: string;
 }
 
+export interface IngressDesignationHeadsTable {
+  cluster_id: string;
+  generation: number;
+  digest: string;
+  service_id: string;
+}
+
+export interface IngressDesignationRevisionsTable {
+  cluster_id: string;
+  generation: number;
+  digest: string;
+  record: string;
+}
+
+export interface SealedSecretsTable {
+  cluster_id: string;
+  secret_id: string;
+  version: number;
+  service_id: string;
+  credential_id: string;
+  key_id: string;
+  nonce: Buffer;
+  ciphertext: Buffer;
+}
+
 /** Names are qualified, so that a query says which schema it touches. */
 export interface Database {
   'control.organizations': OrganizationsTable;
@@ -470,4 +495,7 @@ export interface Database {
   'control.coverage': CoverageTable;
   'control.coreflow_retirements': CoreflowRetirementsTable;
   'control.write_offs': WriteOffsTable;
+  'control.ingress_designation_heads': IngressDesignationHeadsTable;
+  'control.ingress_designation_revisions': IngressDesignationRevisionsTable;
+  'control.sealed_secrets': SealedSecretsTable;
 }

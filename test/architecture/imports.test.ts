@@ -21,6 +21,7 @@ const features = [
   'admission',
   'observation',
   'gate',
+  'ingress',
   'watch',
   'verify',
 ];
@@ -31,6 +32,7 @@ const pureFiles = [
   'features/audit/context.ts',
   'features/gate/gates.ts',
   'features/held-fence/evidence.ts',
+  'features/ingress/designation.ts',
   'features/phase/phase.ts',
   'features/inventory/report.ts',
   'features/inventory/verdict.ts',
@@ -106,7 +108,7 @@ describe('imports', () => {
 
   it('only the composition root sees all features', () => {
     const allowed =
-      /^(features|app\.ts|service\.ts|report-worker|cli\/|demo\/|http\/bind\.ts|http\/owner-handlers\.ts)/;
+      /^(features|(app|service|key-ring|startup-error)\.ts|report-worker|cli\/|demo\/|http\/bind\.ts|http\/owner-handlers\.ts)/;
     const found = imports.filter(
       (each) => each.to.startsWith('features/') && !allowed.test(each.from) && !each.typeOnly,
     );

@@ -22,8 +22,9 @@ export async function measureObservations(
   const fleet = await syntheticFleet(client, { clusterId: 'observed', nodes: 1, volumesPerNode: 64, services });
   const { nodeId } = fleet.nodes[0]!;
   const full = contentOfSize(fleet, nodeId, work.bytes);
-  await fleet.report(nodeId, full);
+  // Before the first large one: it starts the threads that take such reports.
   await host.resetDelay();
+  await fleet.report(nodeId, full);
   const unchanged: number[] = [];
   const changed: number[] = [];
   for (let round = 0; round < work.rounds; round += 1) {

@@ -8,7 +8,7 @@ import { sparkSwarmObservationAcceptedReceiptRecord } from '../../src/contract/o
 import type { IFleetCutoverScope } from '../../src/contract/scope.js';
 import { deriveCluster } from '../../src/features/volume-handoff/derive-cluster.js';
 import { deriveNode, type NodeTask } from '../../src/features/volume-handoff/derive-node.js';
-import { createFleet, type ReportAnswer, type TestFleet } from '../support/fleet.js';
+import { createFleet, type ReportAnswer } from '../support/fleet.js';
 import { mutationId, startService, type TestService } from '../support/service.js';
 import {
   bindMount,

@@ -1,3 +1,5 @@
+import { execFile } from 'node:child_process';
+import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import type { IFleetCutoverScopeStatement } from '../../src/contract/scope.js';
 import { type Reference, referenceOf } from '../../src/contract/schema.js';
@@ -547,6 +549,41 @@ test('classified anew and observed on, it stays clean', async () => {
   });
   await fleet.report(fleet.nodes[1]!.nodeId, { volumes: volumesOf(20, 2) });
   expect((await verified()).findings).toEqual([]);
+});
+
+/** The command in a process of its own; gives its exit code and what it printed. */
+function command(
+  args: readonly string[],
+  databaseUrl: string,
+): Promise<{ code: number | null; stdout: string; stderr: string }> {
+  const main = join(import.meta.dirname, '..', '..', 'src', 'cli', 'main.ts');
+  const env = { PATH: process.env['PATH'], DATABASE_URL: databaseUrl };
+  return new Promise((resolve) => {
+    execFile(process.execPath, ['--import', 'tsx', main, 'verify', ...args], { env }, (error, stdout, stderr) =>
+      resolve({ code: error === null ? 0 : (error.code as unknown as number), stdout, stderr }),
+    );
+  });
+}
+
+test('the command says so with its exit code: clean, wrong, usage, could not', async () => {
+  const url = service.database.serviceUrl.reveal();
+  const clean = await command(['--json'], url);
+  expect({ ...clean, stdout: JSON.parse(clean.stdout) as unknown }).toMatchObject({
+    code: 0,
+    stdout: { clean: true, findings: [] },
+    stderr: '',
+  });
+  await edit('audit_rows', `update control.audit_rows set principal_id = 'mallory' where chain_id = $1 and seq = 4`, [
+    cluster,
+  ]);
+  const wrong = await command(['--cluster', cluster], url);
+  expect(wrong).toMatchObject({ code: 1, stderr: '' });
+  expect(wrong.stdout).toContain(
+    `audit_rows chain_id=${cluster} seq=4: the row was changed (its facts have the digest sha256:`,
+  );
+  expect(await command(['--from', '7'], url)).toMatchObject({ code: 2, stdout: '' });
+  expect(await command(['--cluster', 'nobody'], url)).toMatchObject({ code: 3, stdout: '' });
+  expect(await command([], 'postgresql://nobody:wrong@127.0.0.1:1/none')).toMatchObject({ code: 3, stdout: '' });
 });
 
 function keyOf({ nodeId, serviceId, mountIdentityDigest }: ReturnType<SyntheticFleet['keys']>[number]) {

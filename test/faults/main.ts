@@ -44,7 +44,7 @@ async function runFuzzer(stage: Stage, options: FaultsOptions, tally: Tally): Pr
 }
 
 async function runVerify(stage: Stage, tally: Tally): Promise<void> {
-  const { code, stdout, stderr } = await runHostCommand(['host', 'verify', '--json'], stage.environment);
+  const { code, stdout, stderr } = await runHostCommand(['verify', '--json'], stage.environment);
   tally.verify = code === 0 ? 'clean' : code === 1 ? 'findings' : 'unavailable';
   if (code !== 0) process.stderr.write(`verify: ${stdout.slice(0, 2_000)} ${stderr.slice(0, 2_000)}\n`);
 }

@@ -19,6 +19,12 @@ export async function runPoints(options: FaultsOptions, tally: Tally, say: (text
   const service = await openFaultService({ url: postgres.serviceUrl, faults: hook });
   const client = openRawClient(service.url, token);
   const terminator = openTerminator(postgres.ownerUrl);
+  // The service runs in this process: what would end its own is counted, and the list goes on.
+  const onCrash = (reason: unknown): void => {
+    tally.crashes += 1;
+    tally.wrong.push(`an unhandled rejection would have ended the service: ${String(reason)}`);
+  };
+  process.on('unhandledRejection', onCrash);
   try {
     const acts = await makeActs(client, 'p');
     const points = new Map<Act, string[]>();
@@ -75,6 +81,7 @@ export async function runPoints(options: FaultsOptions, tally: Tally, say: (text
       await (await next).stop();
     }
   } finally {
+    process.removeListener('unhandledRejection', onCrash);
     await terminator.close();
     await client.close();
     await service.close();

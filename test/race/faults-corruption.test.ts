@@ -1,4 +1,4 @@
-/** Somebody edits the database past the service: what is read is refused, not served. */
+/** Somebody edits the database past the service: what is read is refused, not served, and `verify` names the row. */
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { buildFaultFleet, type FaultFleet, prepareAllKeys, prepareBody, upsertOf } from '../support/fault-fleet.js';
 import {
@@ -11,6 +11,8 @@ import {
 } from '../support/oracle-http.js';
 import { readPage, readWholeRevision } from '../support/oracle-pages.js';
 import { startService, type TestService } from '../support/service.js';
+import { verify } from '../../src/features/verify/verify.js';
+import { isRefused } from '../../src/refusal.js';
 
 let service: TestService;
 let client: RawClient;
@@ -52,6 +54,13 @@ const sparkPage = (pageIndex: number): Promise<RawAnswer> => readPage(client, fl
 const ownerPage = (pageIndex: number): Promise<RawAnswer> =>
   client.owner('readFleetCutoverVolumeHandoffPage', { clusterId: fleet.clusterId, aggregate: head, pageIndex });
 
+/** Tables of the rows that `verify` names, with the part of their keys that is asked for. */
+async function named(...columns: string[]): Promise<unknown[][]> {
+  const report = await verify(service.deps, { clusterId: fleet.clusterId, remembered: [] });
+  if (isRefused(report)) throw new Error(report.problem.code);
+  return report.findings.map(({ table, key }) => [table, ...columns.map((column) => key[column])]);
+}
+
 async function firstEntry(): Promise<AnswerBody> {
   const answer = await ownerPage(0);
   return answer.body.page.handoffs[0];
@@ -64,6 +73,10 @@ const readHandoff = (entry: AnswerBody): Promise<RawAnswer> =>
     id: entry.id,
     generation: null,
   });
+
+it('verifies as clean what nobody has edited', async () => {
+  expect(await named()).toEqual([]);
+});
 
 describe('a stored page', () => {
   it.each([
@@ -83,6 +96,7 @@ describe('a stored page', () => {
     expect(corrupt(await ownerPage(1))).toEqual(refused);
     expect((await sparkPage(0)).status).toBe(200);
     await expect(readWholeRevision(client, fleet.nodes[0]!)).rejects.toThrow('page read: 500');
+    expect(await named('page_index')).toEqual([['handoff_pages', 1]]);
     // Nothing is built on it either: replacing a handoff there would have to copy what stands beside it.
     const { page } = (await ownerPage(0)).body;
     const first = fleet.keys.slice(32).map((key) => upsertOf(key, 5))[0]!;
@@ -100,6 +114,7 @@ describe('a stored page', () => {
     await edit('delete from control.handoff_pages where cluster_id = $1 and page_index = 1');
     expect((await sparkPage(1)).status).not.toBe(200);
     expect(corrupt(await ownerPage(1))).toEqual(refused);
+    expect(await named('page_index')).toContainEqual(['handoff_pages', 1]);
   });
 });
 
@@ -112,6 +127,7 @@ describe('a handoff', () => {
     );
     expect(corrupt(await sparkPage(0))).toEqual(refused);
     expect(corrupt(await readHandoff(entry))).toEqual(refused);
+    expect(await named('handoff_id')).toEqual([['handoff_revisions', entry.id]]);
   });
 
   it('with a record that is no JSON any more is not served', async () => {
@@ -122,6 +138,7 @@ describe('a handoff', () => {
     );
     expect(corrupt(await sparkPage(0))).toEqual(refused);
     expect(corrupt(await readHandoff(entry))).toEqual(refused);
+    expect(await named('handoff_id')).toEqual([['handoff_revisions', entry.id]]);
   });
 
   it('with another digest, too, is not served in its page', async () => {
@@ -132,6 +149,7 @@ describe('a handoff', () => {
     );
     expect(corrupt(await sparkPage(0))).toEqual(refused);
     expect(corrupt(await readHandoff(entry))).toEqual(refused);
+    expect(await named('handoff_id')).toEqual([['handoff_revisions', entry.id]]);
   });
 
   it('whose row was deleted is missed', async () => {
@@ -139,6 +157,7 @@ describe('a handoff', () => {
     await edit('delete from control.handoff_revisions where cluster_id = $1 and handoff_id = $2', entry.id);
     expect(corrupt(await sparkPage(0))).toEqual(refused);
     expect((await readHandoff(entry)).status).not.toBe(200);
+    expect(await named('handoff_id')).toContainEqual(['handoff_revisions', entry.id]);
   });
 });
 
@@ -153,6 +172,7 @@ describe('an aggregate’s header', () => {
     const pinned = { clusterId: fleet.clusterId, aggregate: head };
     expect(corrupt(await client.owner('readFleetCutoverVolumeHandoffAggregate', pinned))).toEqual(refused);
     expect(corrupt(await ownerPage(0))).toEqual(refused);
+    expect(await named('generation')).toEqual([['aggregate_revisions', head.generation]]);
   });
 
   it('that was deleted is missed', async () => {
@@ -175,5 +195,24 @@ describe('an audit row', () => {
     );
     const replay = await client.owner('prepareFleetCutoverVolumeHandoffs', body);
     expect([replay.status, replay.body.aggregate]).toEqual([500, undefined]);
+    expect(await named('chain_id')).toEqual([['audit_rows', fleet.clusterId]]);
+  });
+
+  it('that was cut off with the chain’s head is missed by whoever remembers it', async () => {
+    const body = prepareBody(fleet, { expectedAggregate: head, upserts: [upsertOf(fleet.keys[0]!, 10)] });
+    const { audit } = await client.done('prepareFleetCutoverVolumeHandoffs', body);
+    const { clusterId } = fleet;
+    await edit('delete from control.audit_rows where chain_id = $1 and seq = $2', audit.seq);
+    await edit(
+      `update control.audit_heads as head set seq = last.seq, digest = last.chain_digest
+         from control.audit_rows as last
+        where head.chain_id = $1 and last.chain_id = $1 and last.seq = $2`,
+      audit.seq - 1,
+    );
+    // A chain alone can't show it.
+    expect(await named('seq')).not.toContainEqual(['audit_rows', audit.seq]);
+    const report = await verify(service.deps, { clusterId, remembered: [audit] });
+    if (isRefused(report)) throw new Error(report.problem.code);
+    expect(report.findings).toContainEqual(expect.objectContaining({ key: { chain_id: clusterId, seq: audit.seq } }));
   });
 });

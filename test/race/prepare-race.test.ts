@@ -243,8 +243,8 @@ describe(`${writers} writers, ${attempts} attempts each, with readers and an obs
     await prepareKeys(service, fleet, referenceOf(aggregate!), missing.length > 0 ? missing : fleet.keys().slice(0, 1));
     expect((await service.done('readFleetCutoverState', { clusterId })).aggregate).toMatchObject({
       state: 'complete',
-      actualCount: 72,
-      pageCount: 3,
+      actualCount: 60 + race.observed,
+      pageCount: Math.ceil((60 + race.observed) / 32),
     });
     for (const { nodeId, token } of fleet.nodes) {
       const client = createSparkClient({ url: service.url, nodeId, nodeToken: new Secret(token) });

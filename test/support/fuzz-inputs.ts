@@ -169,7 +169,7 @@ function object(roll: Dice, world: FuzzWorld, schema: TSchema, depth: number): u
     const property = properties[key]!;
     if (OptionalKind in property && roll.chance(0.5)) continue;
     if (roll.chance(0.01)) continue;
-    made[key] = key === 'nodeToken' ? roll.pick(world.nodes).token : generate(roll, world, property, depth + 1);
+    made[key] = memberOf(roll, world, key) ?? generate(roll, world, property, depth + 1);
   }
   if ('nodeToken' in made && 'nodeId' in made && roll.chance(0.9)) {
     const node = roll.pick(world.nodes);
@@ -178,6 +178,15 @@ function object(roll: Dice, world: FuzzWorld, schema: TSchema, depth: number): u
   // Nothing that the fuzzer itself needs is to be taken away, but for what a schema names.
   if (roll.chance(0.01)) made[roll.pick(texts)] = 1;
   return made;
+}
+
+/** Most members that name something name what exists, or the first look-up is all that is ever tried. */
+function memberOf(roll: Dice, world: FuzzWorld, key: string): string | undefined {
+  if (key === 'nodeToken') return roll.pick(world.nodes).token;
+  if (roll.chance(0.1)) return undefined;
+  if (key === 'clusterId') return world.identifiers[0];
+  if (key === 'nodeId') return roll.pick(world.nodes).nodeId;
+  return key === 'mutationId' ? `fuzz-${roll.below(1e9)}` : undefined;
 }
 
 function integer(roll: Dice, schema: TSchema): number {

@@ -65,7 +65,7 @@ function onApp(plant: (app: FastifyInstance) => void): void {
   subscribe('fastify.initialization', (message) => plant((message as { fastify: FastifyInstance }).fastify));
 }
 
-switch (process.env['FAULT_PLANT']) {
+switch (process.env['FAULT_PLANT'] ?? '') {
   case 'lost':
     loseCommits();
     break;

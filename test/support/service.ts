@@ -12,6 +12,8 @@ import { readMigrations } from '../../src/db/migration-files.js';
 import type { FaultHook } from '../../src/db/transaction.js';
 import type { Deps } from '../../src/deps.js';
 import { bootstrap } from '../../src/features/auth/host-operations.js';
+import type { KeyRing } from '../../src/features/ingress/sealing.js';
+import { Secret } from '../../src/secret.js';
 import { createLogger } from '../../src/http/request-log.js';
 import { systemRandom } from '../../src/random.js';
 import { isRefused } from '../../src/refusal.js';
@@ -50,6 +52,7 @@ export interface TestServiceOptions {
   readonly faults?: FaultHook;
   readonly logLevel?: Config['logLevel'];
   readonly requestTimeoutMs?: number;
+  readonly keyRing?: KeyRing;
 }
 
 export async function startService(options: TestServiceOptions = {}): Promise<TestService> {
@@ -75,6 +78,7 @@ export async function startService(options: TestServiceOptions = {}): Promise<Te
       ...(options.requestTimeoutMs === undefined ? {} : { requestTimeoutMs: options.requestTimeoutMs }),
     },
     takeLargeReport: workers.take,
+    keyRing: options.keyRing ?? [{ keyId: 'test', key: new Secret(randomBytes(32).toString('base64')) }],
     process: {
       separation: 'full',
       database: 'embedded',

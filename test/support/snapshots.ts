@@ -1,5 +1,5 @@
 /** Snapshots, statements and facts of derivations as tests write them: what a test does not say is a harmless default. */
-import { bareDigest, bytesDigest } from '../../src/contract/digest.js';
+import { bareDigest, bytesDigest, type TSha256Digest } from '../../src/contract/digest.js';
 import { observedMountOf } from '../../src/contract/mount.js';
 import type {
   IFleetCutoverCompleteLocalNodeSnapshot,
@@ -278,5 +278,5 @@ export function requiredEntry(
 /** Key of an entry as scope statements name it. */
 export function entryKey(entry: RequiredEntry, reason = 'because') {
   const { nodeId, serviceId, mountIdentityDigest } = entry;
-  return { nodeId, serviceId, mountIdentityDigest, reason };
+  return { nodeId, serviceId, mountIdentityDigest: mountIdentityDigest as TSha256Digest, reason };
 }

@@ -203,6 +203,9 @@ function expectedOf(facts: NodeFacts): Expected {
   for (const name of yielded) keys.delete(name);
 
   for (const key of keys.values()) {
+    if (key.target !== `/${segments(key.target).join('/')}`) {
+      blockers.add(blocker('target-invalid', { service: key.swarmServiceId, target: key.target, key: key.name }));
+    }
     for (const other of keys.values()) {
       if (other === key || !touches(key.paths, other.paths)) continue;
       blockers.add(blocker('overlap-keys', { service: other.swarmServiceId, target: other.target, key: key.name }));
@@ -280,7 +283,11 @@ function expectedVerdict(facts: NodeFacts, task: NodeFacts['tasks'][number]): st
     case 'starting':
     case 'running':
       return containers.length > 0 ? 'live' : 'unknown';
-    default:
+    case 'new':
+    case 'pending':
+    case 'assigned':
+    case 'accepted':
+    case 'preparing':
       if (containers.length > 0) return 'live';
       return task.containerId === null ? 'not-started' : 'unknown';
   }
@@ -316,7 +323,7 @@ function inWords(derived: NodeDerivation): Expected {
 // Small worlds ------------------------------------------------------------------------------------------------------
 
 const services = ['a', 'b', 'c'] as const;
-const targets = ['/d1', '/d2', '/d3'] as const;
+const targets = ['/d1', '/d2', '/d3', '/d4/'] as const;
 const anonymous = 'f'.repeat(64);
 const volumeNames = ['v', 'w', 'v-1', anonymous] as const;
 const directories = ['/srv', '/srv/x', '/srv/x/y', '/srvx', '/srv//x/', '/srv/z/../x', '/'] as const;
@@ -536,6 +543,7 @@ describe('the derivation of a node', () => {
       'read-only-uncovered',
       'snapshot-incomplete',
       'source-empty',
+      'target-invalid',
       'task-unknown',
       'volume-unmounted',
     ]);

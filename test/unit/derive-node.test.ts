@@ -1,6 +1,7 @@
 import { Value } from '@sinclair/typebox/value';
 import { describe, expect, it } from 'vitest';
 import { FleetCutoverBlocker } from '../../src/contract/derivation.js';
+import { isWellFormed } from '../../src/contract/strict-json.js';
 import type { IObservedContainer, IObservedContainerMount } from '../../src/contract/observation.js';
 import type { IFleetCutoverScopeService, IFleetCutoverScopeStatement, TMountClass } from '../../src/contract/scope.js';
 import { deriveNode, type NodeFacts } from '../../src/features/volume-handoff/derive-node.js';
@@ -701,6 +702,20 @@ describe('what cannot be read, told or placed (invariant 5)', () => {
     expect(blockersOf(derive({ containers: [], targeted: false }))).toEqual([]);
   });
 
+  it('an entry whose destination no request can name', () => {
+    const targets = ['C:\\data', 'data', '/a/../b', '/a/./b', '/a//b', '/a/', '/', ''];
+    for (const target of targets) {
+      const derived = derive({ containers: [taskContainer('a', [volumeMount('v', target)])] });
+      expect(derived.entries).toHaveLength(1);
+      expect(derived.blockers.map(({ record, handoffId }) => [record.code, record.target, handoffId])).toEqual([
+        ['target-invalid', target, derived.entries[0]?.handoffId],
+      ]);
+    }
+    for (const target of ['/a', '/a/b c', '/..a', '/a...', '/ä/😀']) {
+      expect(derive({ containers: [taskContainer('a', [volumeMount('v', target)])] }).blockers).toEqual([]);
+    }
+  });
+
   it('tasks that cannot be judged, unless their service is excluded', () => {
     const tasks = ['a', 'x', 'q'].map((service) => nodeTask(service));
     const services = [scopeService('a'), scopeService('x', { class: 'excluded' })];
@@ -760,7 +775,7 @@ describe('blockers', () => {
       const target = `/${padding}${'😀'.repeat(1000)}`;
       const containers = [taskContainer('a', [volumeMount('v', target)]), taskContainer('b', [volumeMount('v', '/b')])];
       const details = derive({ containers }).blockers.map((each) => each.record.detail);
-      expect(details.every((detail) => detail.isWellFormed() && detail.length <= 1024)).toBe(true);
+      expect(details.every((detail) => isWellFormed(detail) && detail.length <= 1024)).toBe(true);
       expect(Math.max(...details.map((detail) => detail.length))).toBeGreaterThan(1000);
     }
   });

@@ -3,7 +3,7 @@ import type { MethodRequest, MethodResponse } from '../../contract/methods.js';
 import { refuse, type Refused } from '../../contract/problems.js';
 import { handoffId } from '../../contract/record-id.js';
 import { referenceOf, sameReference } from '../../contract/schema.js';
-import type { TWriteOffSubject } from '../../contract/write-off.js';
+import type { IFleetCutoverWriteOff, TWriteOffSubject } from '../../contract/write-off.js';
 import { present } from '../../db/present.js';
 import type { Tx } from '../../db/transaction.js';
 import type { Deps } from '../../deps.js';
@@ -68,19 +68,8 @@ function writeOff<N extends WriteOffMethod>(
       const cluster = locked as Cluster;
       const unknown = await refuseUnknown(tx, cluster, subject);
       if (unknown !== null) return unknown;
-      const id = writeOffId(cluster.clusterLife, subject);
-      const { proposal, reason, verified } = input;
-      const decided = decideWriteOff(await findWriteOff(tx, clusterId, id), {
-        clusterId,
-        clusterLife: cluster.clusterLife,
-        subject,
-        proposal,
-        reason,
-        verified,
-        principalId: actor.principalId,
-      });
+      const decided = await recordWriteOff(tx, cluster, actor, input, subject);
       if (isRefused(decided)) return decided;
-      await insertWriteOff(tx, cluster.clusterLife, decided);
       if (decided.state === 'confirmed') {
         if (subject.kind === 'node') await writeOffNodeRow(tx, clusterId, subject.nodeId);
         await deriveAgain(tx, cluster, { nodes: new Set([subject.nodeId]), cluster: true, always: false });
@@ -93,6 +82,23 @@ function writeOff<N extends WriteOffMethod>(
       return newest !== undefined && sameReference(referenceOf(newest), referenceOf(written));
     },
   });
+}
+
+async function recordWriteOff(
+  tx: Tx,
+  { clusterId, clusterLife }: Cluster,
+  { principalId }: AdministratorActor,
+  { proposal, reason, verified }: WriteOffInput,
+  subject: TWriteOffSubject,
+): Promise<IFleetCutoverWriteOff | Refused> {
+  const id = writeOffId(clusterLife, subject);
+  const request = { clusterId, clusterLife, subject, proposal, reason, verified, principalId };
+  const decided = decideWriteOff(await findWriteOff(tx, clusterId, id), request);
+  if (isRefused(decided) || (await insertWriteOff(tx, clusterLife, decided)) === 1) return decided;
+  // Another administrator was faster; what is written now refuses.
+  const refused = decideWriteOff(await findWriteOff(tx, clusterId, id), request);
+  if (!isRefused(refused)) throw new Error('a write-off is neither there nor can be written');
+  return refused;
 }
 
 async function refuseUnknown(tx: Tx, cluster: Cluster, subject: TWriteOffSubject): Promise<Refused | null> {

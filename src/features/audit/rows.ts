@@ -30,14 +30,22 @@ export interface WrittenAuditRow {
  * The mutation that used this id before, by one look-up in the unique index. Send it after the locks: then one of two
  * equal requests waits there and finds what the other has committed.
  */
-export async function findReplay(tx: ReadTx, context: MutationContext): Promise<AuditRow | undefined> {
-  const row = await tx.maybe(
-    qb
-      .selectFrom('control.audit_rows')
-      .selectAll()
-      .where('organization_id', '=', context.organizationId)
-      .where('mutation_id', '=', context.mutationId),
-  );
+export function findReplay(tx: ReadTx, context: MutationContext): Promise<AuditRow | undefined> {
+  const looking = tx
+    .maybe(
+      qb
+        .selectFrom('control.audit_rows')
+        .selectAll()
+        .where('organization_id', '=', context.organizationId)
+        .where('mutation_id', '=', context.mutationId),
+    )
+    .then(demandIntact);
+  // Callers await their locks first: a connection lost there must not leave this rejection without a handler.
+  looking.catch(() => {});
+  return looking;
+}
+
+function demandIntact<R extends Selectable<Database['control.audit_rows']>>(row: R | undefined): R | undefined {
   if (row !== undefined && !rowDigest(factsOf(row)).equals(row.row_digest)) {
     throw new CorruptAuditRowError(row.chain_id, row.seq);
   }

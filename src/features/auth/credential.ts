@@ -8,12 +8,12 @@
  * 5. Revocation ends all generations; the hashes stay, so that the right bearer can be told apart from a wrong one.
  */
 import { createHash, timingSafeEqual } from 'node:crypto';
-import { AdministratorToken } from '../../contract/fleet.js';
+import { AdministratorToken, type credentialKinds } from '../../contract/fleet.js';
 import { BearerSecret } from '../../contract/observation.js';
 import { Identifier } from '../../contract/schema.js';
 import { newBearer, newIdentifier, type Random } from '../../random.js';
 
-export type TCredentialKind = 'administrator' | 'node-token' | 'node-session' | 'coreflow-relay';
+export type TCredentialKind = (typeof credentialKinds)[number];
 
 /** The kind can be read off the id, because an issued secret is shown beside nothing else. */
 const idPrefixes: Readonly<Record<TCredentialKind, string>> = {
@@ -21,6 +21,7 @@ const idPrefixes: Readonly<Record<TCredentialKind, string>> = {
   'node-token': 'nt',
   'node-session': 'ns',
   'coreflow-relay': 'cr',
+  'ingress-launcher': 'il',
 };
 
 export function newCredentialId(random: Random, kind: TCredentialKind): string {

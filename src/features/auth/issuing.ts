@@ -5,7 +5,7 @@ import type { Random } from '../../random.js';
 import { administratorToken, newCredentialId, newSecret, type TCredentialKind } from './credential.js';
 import { type CredentialRow, insertCredentials, rotateCredential } from './rows.js';
 
-export { revokeCredentials } from './rows.js';
+export { lockSubjectCredentials, revokeCredentials } from './rows.js';
 
 export interface CredentialOrder {
   readonly organizationId: string;

@@ -19,6 +19,7 @@ import {
   nodeIdsOf,
   serviceNamesOf,
 } from './import.js';
+import { shareRuntime } from '../phase/facts.js';
 import { nodeCredentialOrders } from './node-operations.js';
 import { specOf } from './response.js';
 import { currentSpecs, insertNodes, insertServices, insertSpecs, servicesByName } from './rows.js';
@@ -44,6 +45,8 @@ export function importFleet(
       const plan = decideImport(cluster, input, existing, () => newIdentifier(deps.random, 'sv'));
       if (isRefused(plan)) return plan;
       const nodes = plan.nodes.filter((each) => each.created).map((each) => each.node);
+      // More nodes falsify gates: an advance under way waits, or is waited for.
+      void shareRuntime(tx, cluster.clusterId);
       if ((await insertNodes(tx, cluster.clusterId, nodes)) !== nodes.length) {
         const detail = 'Another cluster registered one of the nodes in the same moment';
         return refuseMutation('node-exists', { detail, retrySafe: true });

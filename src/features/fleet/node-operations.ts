@@ -77,6 +77,8 @@ export function registerNode(
     lock: (tx) => lockClusterOf(tx, actor.organizationId, input.clusterId),
     apply: async (tx, cluster) => {
       const { nodeId, corestorePublicKey } = input;
+      // One node more falsifies gates: an advance under way waits, or is waited for.
+      void shareRuntime(tx, cluster.clusterId);
       const inserted = await insertNodes(tx, cluster.clusterId, [{ nodeId, corestorePublicKey }]);
       if (inserted === 0) return refuseMutation('node-exists');
       const issued = await issueCredentials(tx, deps.random, nodeCredentialOrders(cluster, nodeId));
@@ -181,6 +183,8 @@ export function confirmNodeRejoin(
       const holder = await swarmNodeHolder(tx, input.clusterId, input.swarmNodeId);
       const refused = refuseRejoin(node, input.swarmNodeId, holder);
       if (refused) return refused;
+      // Its tasks are judged anew, which falsifies gates.
+      await shareRuntime(tx, input.clusterId);
       await bindSwarmNode(tx, input.clusterId, input.nodeId, input.swarmNodeId);
       for (const tell of rebound) await tell(tx, cluster, input.nodeId);
       return { result: { node: await nodeDocument(tx, cluster, input.nodeId) } };

@@ -92,7 +92,7 @@ export async function loadGateFacts(
     isBehind(tx, clusterId, aggregate.head),
     relayFacts(tx, { cluster, nodes: live, scope, runtime: runtimeRevision, manager }),
   ]);
-  const observed = (node: NodeRow) => node.runtimeGeneration === runtime.generation && node.incomplete === null;
+  const observed = (node: NodeRow) => isObserved(node, runtime);
   const facts: GateFacts = {
     scope:
       scope === null
@@ -166,6 +166,11 @@ export async function loadGateFacts(
     localSnapshotsDigest: bareDigest(targets.map(({ nodeId, generation, digest }) => ({ nodeId, generation, digest }))),
     coverage: { ...coverage, pageCount, targetNodes: targets.length },
   };
+}
+
+/** Whether the node's latest local snapshot is whole and was taken under the runtime being left. */
+function isObserved(node: NodeRow, runtime: { readonly generation: number }): boolean {
+  return node.runtimeGeneration === runtime.generation && node.incomplete === null;
 }
 
 type ShortageItem = Shortage['first'][number];
@@ -376,6 +381,7 @@ async function relayFacts(tx: ReadTx, { cluster, nodes, scope, runtime, manager 
   const live: IFleetCutoverCoreflowRelay | null =
     only === undefined ||
     running.length !== 1 ||
+    !isObserved(only.node, runtime) ||
     service === undefined ||
     manager.digest === null ||
     only.node.digest === null
@@ -396,6 +402,7 @@ async function relayFacts(tx: ReadTx, { cluster, nodes, scope, runtime, manager 
             digest: only.node.digest,
           },
         };
+  const bound = runtime.gate?.coreflowRelay ?? null;
   return {
     kind: 'classified',
     swarmServiceId,
@@ -406,9 +413,10 @@ async function relayFacts(tx: ReadTx, { cluster, nodes, scope, runtime, manager 
       detail: `container ${container.name} of the relay is ${container.state}`,
     })),
     live,
-    bound: runtime.gate?.coreflowRelay ?? null,
+    bound,
+    // The retirement binds what the relay's node says, be it a target or not.
     oldModeAccepted: listed(
-      nodes.filter((node) => node.targeted && node.oldModeRefused !== true),
+      nodes.filter((node) => (node.targeted || node.nodeId === bound?.nodeId) && node.oldModeRefused !== true),
       (node) => ({ nodeId: node.nodeId, swarmServiceId: null, detail: 'Spark does not refuse the old mode' }),
     ),
     credential: credential ?? null,

@@ -222,7 +222,7 @@ function coreflowIdentified(relay: RelayFacts): IFleetCutoverGate {
       return gate(
         'coreflow-identified',
         several ? 'administrator' : 'spark',
-        several ? relay.containers : one('no running container of the relay was reported'),
+        several ? relay.containers : one('no running container of the relay was reported under the runtime being left'),
       );
     }
     default: {

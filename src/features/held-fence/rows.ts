@@ -72,7 +72,9 @@ export async function coverPage(tx: Tx, clusterId: string, nodeId: string, page:
           else known.held_pages | excluded.held_pages end,
         version = excluded.version,
         minute = excluded.minute,
-        minute_covered = case when known.minute = excluded.minute then known.minute_covered + 1 else 1 end
+        minute_covered = case when known.minute = excluded.minute then known.minute_covered else 0 end
+          + case when known.aggregate_generation < excluded.aggregate_generation then 1
+            else 1 - get_bit(known.covered_pages, ${pageIndex}::integer) end
       where known.aggregate_generation <= excluded.aggregate_generation
       returning covered`.compile(qb),
   );

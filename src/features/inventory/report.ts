@@ -33,6 +33,9 @@ export function decideReport(
   observation: TSparkSwarmObservation,
   requestDigest: string,
 ): ReportDecision {
+  // The caller was authenticated before the row was locked: what happened since counts.
+  if (node.state === 'written-off') return refuse('node-written-off');
+  if (node.state === 'revoked') return refuse('node-revoked');
   if (node.state === 'quarantined') return refuse('node-quarantined');
   if (session !== undefined) {
     const { observationSequence: last } = session;

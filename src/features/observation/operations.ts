@@ -59,7 +59,7 @@ export async function observe(deps: Deps, actor: NodeActor, report: Report): Pro
     if (decision.kind !== 'accept') return leaveTrace(tx, actor, decision);
     const foreign = refuseForeignSwarm(cluster, observation);
     if (foreign !== null) return foreign;
-    const opensSession = decision.opensSession && node.reporterSessionId !== null;
+    const { opensSession } = decision;
     return acceptReport(tx, { deps, actor, cluster, node, report, requestDigest, opensSession });
   });
   return typeof outcome === 'string' || outcome.kind === 'refused' ? outcome : outcome.refusal;
@@ -103,7 +103,7 @@ interface Acceptance {
   readonly node: ReportingNode;
   readonly report: Report;
   readonly requestDigest: string;
-  /** A new reporter session replaces an older one. */
+  /** A new reporter session has proved no hold yet, whether it replaces one or follows a released quarantine. */
   readonly opensSession: boolean;
 }
 

@@ -16,6 +16,7 @@ export const acts = [
   'prepare-handoffs',
   'read-pages',
   'hold-fences',
+  'prepare-ingress',
 ] as const;
 export type TAct = (typeof acts)[number];
 
@@ -32,6 +33,7 @@ const table: Readonly<Record<TAct, Readonly<Record<TFleetCutoverPhase, TPermissi
   'read-pages': { swarm: 'yes', draining: 'yes', switching: 'yes', pallet: 'yes' },
   // In `pallet` a lost hold may be taken again.
   'hold-fences': { swarm: 'no', draining: 'yes', switching: 'yes', pallet: 'yes' },
+  'prepare-ingress': { swarm: 'no', draining: 'no', switching: 'no', pallet: 'yes' },
 };
 
 export function permission(phase: TFleetCutoverPhase, act: TAct): TPermission {

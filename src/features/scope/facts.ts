@@ -97,6 +97,10 @@ export async function currentScope(
   return { scopeHead: scope, targetSetHead: targets, scope: scopeRecord ?? null, targetSet: targetSet ?? null };
 }
 
+/** Locked `for share`: no other target set is accepted before this transaction ends. */
+export const shareTargetSetHead = (tx: Tx, clusterId: string) =>
+  tx.maybe(sql<RevisionHead>`${targetSetHead(clusterId)} for share`.compile(qb));
+
 /** Whether the node is in the current target set. */
 export async function isTarget(tx: ReadTx, clusterId: string, nodeId: string): Promise<boolean> {
   const row = await tx.maybe(

@@ -66,10 +66,14 @@ export async function countPrepared(tx: ReadTx, clusterId: string, entries: read
   if (entries.length === 0) return 0;
   const { count } = await tx.one(
     sql<{ count: number }>`
-      select count(*) as count from control.handoff_heads head
-      join unnest(${entries.map((entry) => entry.nodeId)}::text[], ${entries.map((entry) => entry.handoffId)}::text[]) as wanted (node_id, handoff_id)
-        using (node_id, handoff_id)
-      where head.cluster_id = ${clusterId} and not head.removed`.compile(qb),
+      select count(*) as count
+      from unnest(${entries.map((entry) => entry.nodeId)}::text[], ${entries.map((entry) => entry.handoffId)}::text[])
+        as wanted (node_id, handoff_id)
+      join lateral (
+        select from control.handoff_heads head
+        where head.cluster_id = ${clusterId} and head.node_id = wanted.node_id and head.handoff_id = wanted.handoff_id
+          and not head.removed limit 1
+      ) head on true`.compile(qb),
   );
   return count;
 }
@@ -129,7 +133,10 @@ export function aggregateRevision(
 
 // Handoffs ----------------------------------------------------------------------------------------------------------
 
-/** What the owner rows say about keys, in their order: one statement for the whole request. */
+/**
+ * What the owner rows say about keys, in their order: one statement for the whole request. Each table is looked up key by
+ * key (`limit 1` keeps the planner from joining): before the first ANALYZE it takes all rows of a cluster for a few.
+ */
 export function keyFacts(tx: Tx, clusterId: string, keys: readonly IHandoffRemoval[]): Promise<KeyFacts[]> {
   return tx.rows(
     sql<KeyFacts>`
@@ -148,15 +155,22 @@ export function keyFacts(tx: Tx, clusterId: string, keys: readonly IHandoffRemov
           and entry.mount_identity_digest = wanted.mount_identity_digest
         order by since desc limit 1
       ) entry on true
-      left join control.handoff_heads head
-        on head.cluster_id = ${clusterId} and head.node_id = wanted.node_id and head.handoff_id = entry.handoff_id
+      left join lateral (
+        select generation, digest, claim_digest, request_digest, removed from control.handoff_heads head
+        where head.cluster_id = ${clusterId} and head.node_id = wanted.node_id and head.handoff_id = entry.handoff_id limit 1
+      ) head on true
       left join lateral (
         select array_agg(distinct blocker.code) as codes from control.blockers blocker
         where blocker.cluster_id = ${clusterId} and blocker.node_id = wanted.node_id and blocker.handoff_id = entry.handoff_id
           and blocker.until is null
       ) blocker on true
-      left join control.nodes node on node.cluster_id = ${clusterId} and node.node_id = wanted.node_id
-      left join control.services service on service.service_id = wanted.service_id
+      left join lateral (
+        select local_generation, local_digest from control.nodes node
+        where node.cluster_id = ${clusterId} and node.node_id = wanted.node_id limit 1
+      ) node on true
+      left join lateral (
+        select state from control.services service where service.service_id = wanted.service_id limit 1
+      ) service on true
       order by wanted.ordinal`.compile(qb),
   );
 }
@@ -231,9 +245,11 @@ export function handoffRecords(
       select wanted.handoff_id as id, revision.digest, revision.record
       from unnest(${references.map((each) => each.id)}::text[], ${references.map((each) => each.generation)}::bigint[])
         with ordinality as wanted (handoff_id, generation, ordinal)
-      join control.handoff_revisions revision
-        on revision.cluster_id = ${clusterId} and revision.node_id = ${nodeId} and revision.handoff_id = wanted.handoff_id
-        and revision.generation = wanted.generation and revision.record is not null
+      join lateral (
+        select digest, record from control.handoff_revisions revision
+        where revision.cluster_id = ${clusterId} and revision.node_id = ${nodeId} and revision.handoff_id = wanted.handoff_id
+          and revision.generation = wanted.generation and revision.record is not null limit 1
+      ) revision on true
       order by wanted.ordinal`.compile(qb),
   );
 }

@@ -3,7 +3,8 @@
  *
  * 1. `aggregate: null` selects the head if it is complete and has pages, else the answer is all-null.
  * 2. A pin must name a complete revision exactly; a foreign or future pin is refused, never waited for.
- * 3. What is cached is immutable and keyed by the whole pin; whether the caller may read it is asked anew every time.
+ * 3. What is cached is immutable and keyed by cluster and whole pin, a node's own handoffs by the node as well; whether the
+ *    caller may read it is asked anew every time.
  */
 import { LRUCache } from 'lru-cache';
 import { canonicalizeStrictJson } from '../../contract/canonical-json.js';
@@ -26,16 +27,38 @@ import { readStored } from './stored-record.js';
 const aggregateType = 'IFleetCutoverPreparedVolumeHandoffAggregate';
 const handoffType = 'IFleetCutoverPreparedVolumeHandoffIntent';
 
-/** Bytes of answers that are kept for the next reader. */
-const maximumCachedBytes = 64 * 1024 * 1024;
+/** Bytes that are kept for the next readers: pages are shared by all nodes, subsets are a node's own. */
+const maximumPageBytes = 40 * 1024 * 1024;
+const maximumSubsetBytes = 24 * 1024 * 1024;
+
+/** One page of a pinned revision, as the parts of an answer. */
+interface PinnedPage {
+  /** Up to where the node's handoffs begin. One buffer for all pages of a revision. */
+  readonly beginning: Buffer;
+  /** The member `page`, with the comma before it. */
+  readonly page: Buffer;
+  /** Nodes that have handoffs on it: all others get an empty subset without another look-up. */
+  readonly nodeIds: ReadonlySet<string>;
+}
+
+interface LoadedPage extends PinnedPage {
+  /** The reading node's handoffs on the page, separated by commas. */
+  readonly subset: Buffer;
+}
+
+const emptySubset = Buffer.alloc(0);
 
 export class SparkPageReader {
   readonly #deps: Deps;
-  /** Answers without their closing protocol member. */
-  readonly #answers = new LRUCache<string, Buffer>({
-    maxSize: maximumCachedBytes,
+  readonly #pages = new LRUCache<string, PinnedPage>({
+    maxSize: maximumPageBytes,
+    sizeCalculation: ({ page, nodeIds }) => page.byteLength + 128 * nodeIds.size,
+  });
+  readonly #subsets = new LRUCache<string, Buffer>({
+    maxSize: maximumSubsetBytes,
     sizeCalculation: (bytes) => bytes.byteLength,
   });
+  readonly #beginnings = new LRUCache<string, Buffer>({ max: 64 });
 
   constructor(deps: Deps) {
     this.#deps = deps;
@@ -48,27 +71,30 @@ export class SparkPageReader {
     protocol: IProtocolOffer,
   ): Promise<Buffer | Refused> {
     const tail = `,"protocol":${canonicalizeStrictJson(protocol)}}`;
-    const { aggregate: head } = actor;
-    if (request.aggregate === null && head.state !== 'complete') return nothing(actor.nodeId, tail);
+    const { nodeId, aggregate: head } = actor;
+    if (request.aggregate === null && head.state !== 'complete') return nothing(nodeId, tail);
     const generation = request.aggregate?.generation ?? head.generation;
     const digest = request.aggregate?.digest ?? head.digest;
-    const key = [
-      actor.clusterId,
-      request.aggregate?.id ?? '',
-      generation,
-      digest,
-      request.pageIndex,
-      actor.nodeId,
-    ].join(' ');
-    const cached = this.#answers.get(key);
-    if (cached !== undefined) return Buffer.concat([cached, Buffer.from(tail)]);
+    const pin = [actor.clusterId, request.aggregate?.id ?? '', generation, digest].join(' ');
+    const key = `${pin} ${request.pageIndex}`;
+    const cached = this.#cached(key, nodeId);
+    if (cached !== undefined) return answerOf(cached, nodeId, tail);
 
-    const answer = await read(this.#deps, 'readSparkPage', (tx) => this.#load(tx, actor, request, generation));
-    if (answer === null) return nothing(actor.nodeId, tail);
-    if (typeof answer !== 'string') return answer;
-    const bytes = Buffer.from(answer);
-    this.#answers.set(key, bytes);
-    return Buffer.concat([bytes, Buffer.from(tail)]);
+    const loaded = await read(this.#deps, 'readSparkPage', (tx) => this.#load(tx, actor, request, generation));
+    if (loaded === null) return nothing(nodeId, tail);
+    if ('kind' in loaded) return loaded;
+    const beginning = this.#beginnings.get(pin) ?? loaded.beginning;
+    this.#beginnings.set(pin, beginning);
+    this.#pages.set(key, { beginning, page: loaded.page, nodeIds: loaded.nodeIds });
+    if (loaded.nodeIds.has(nodeId)) this.#subsets.set(`${key} ${nodeId}`, loaded.subset);
+    return answerOf(loaded, nodeId, tail);
+  }
+
+  #cached(key: string, nodeId: string): LoadedPage | undefined {
+    const known = this.#pages.get(key);
+    if (known === undefined) return undefined;
+    const subset = known.nodeIds.has(nodeId) ? this.#subsets.get(`${key} ${nodeId}`) : emptySubset;
+    return subset === undefined ? undefined : { ...known, subset };
   }
 
   async #load(
@@ -76,7 +102,7 @@ export class SparkPageReader {
     actor: NodeActor,
     request: ISparkGetFleetCutoverPreparedVolumeHandoffsRequest,
     generation: number,
-  ): Promise<string | Refused | null> {
+  ): Promise<LoadedPage | Refused | null> {
     const { clusterId, nodeId } = actor;
     const [cluster, revision, page] = await Promise.all([
       clusterOfNode(tx, actor),
@@ -95,15 +121,27 @@ export class SparkPageReader {
     const content = readPage(page.tail, page.contentDigest);
     if (content === null || content.pageIndex !== request.pageIndex) return refuse('record-corrupt');
     const own = content.handoffs.filter((entry) => entry.nodeId === nodeId);
-    const records = await handoffRecords(tx, clusterId, nodeId, own);
+    const records = own.length === 0 ? [] : await handoffRecords(tx, clusterId, nodeId, own);
     if (records.length !== own.length || records.some((record, index) => !matches(record, own[index]!))) {
       return refuse('record-corrupt');
     }
-    return (
-      `{"aggregate":${revision.record},"nodeHandoffs":[${records.map((each) => each.record).join(',')}],` +
-      `"nodeId":${JSON.stringify(nodeId)},"page":${splicePage(reference, page.tail)}`
-    );
+    return {
+      beginning: Buffer.from(`{"aggregate":${revision.record},"nodeHandoffs":[`),
+      page: Buffer.from(`,"page":${splicePage(reference, page.tail)}`),
+      nodeIds: new Set(content.handoffs.map((entry) => entry.nodeId)),
+      subset: Buffer.from(records.map((each) => each.record).join(',')),
+    };
   }
+}
+
+function answerOf({ beginning, subset, page }: LoadedPage, nodeId: string, tail: string): Buffer {
+  return Buffer.concat([
+    beginning,
+    subset,
+    Buffer.from(`],"nodeId":${JSON.stringify(nodeId)}`),
+    page,
+    Buffer.from(tail),
+  ]);
 }
 
 /** The stored handoff is what the page commits to, and its text still says so. */

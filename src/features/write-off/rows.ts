@@ -5,7 +5,7 @@ import type { IFleetCutoverWriteOff } from '../../contract/write-off.js';
 import { qb } from '../../db/query.js';
 import type { Tx } from '../../db/transaction.js';
 
-/** Its primary key refuses a second confirmation of the same proposal. */
+/** Its primary key refuses a second proposal or confirmation in the same moment: 0 says that another one was faster. */
 export function insertWriteOff(tx: Tx, clusterLife: string, writeOff: IFleetCutoverWriteOff): Promise<number> {
   const { clusterId, id, generation, digest, state, subject } = writeOff;
   const volume = subject.kind === 'volume' ? handoffId(clusterLife, subject) : null;
@@ -13,6 +13,7 @@ export function insertWriteOff(tx: Tx, clusterLife: string, writeOff: IFleetCuto
     sql`
       insert into control.write_offs (cluster_id, write_off_id, generation, digest, state, node_id, handoff_id, record)
       values (${clusterId}, ${id}, ${generation}, ${digest}, ${state}, ${subject.nodeId}, ${volume},
-        ${canonicalizeStrictJson(writeOff)})`.compile(qb),
+        ${canonicalizeStrictJson(writeOff)})
+      on conflict on constraint write_offs_key do nothing`.compile(qb),
   );
 }

@@ -1,0 +1,47 @@
+/** Steps in another feature's transaction that holds the cluster's row. */
+import { sql } from 'kysely';
+import type { IClusterServiceSpec, IClusterServiceSpecContent } from '../../contract/fleet.js';
+import { qb } from '../../db/query.js';
+import type { ReadTx, Tx } from '../../db/transaction.js';
+import { specOf } from './response.js';
+import { findSpec, swapSpec } from './rows.js';
+import { nextSpec, sameContent } from './spec.js';
+
+export interface CurrentSpec {
+  readonly spec: IClusterServiceSpec;
+  /** This revision is released. */
+  readonly released: boolean;
+  /** Some revision was released once. */
+  readonly everReleased: boolean;
+}
+
+export async function currentSpec(tx: ReadTx, clusterId: string, serviceId: string): Promise<CurrentSpec | undefined> {
+  const [row, { found }] = await Promise.all([
+    findSpec(tx, clusterId, serviceId, null),
+    tx.one(
+      sql<{ found: boolean }>`
+        select exists (select from control.service_spec_releases
+          where cluster_id = ${clusterId} and service_id = ${serviceId}) as found`.compile(qb),
+    ),
+  ]);
+  return row === undefined ? undefined : { spec: specOf(row), released: row.released, everReleased: found };
+}
+
+/** The next held revision, where the content differs; else the current one. */
+export async function advanceSpec(
+  tx: Tx,
+  cluster: { readonly clusterId: string; readonly clusterLife: string },
+  current: IClusterServiceSpec,
+  content: IClusterServiceSpecContent,
+): Promise<IClusterServiceSpec> {
+  if (sameContent(current, content)) return current;
+  const spec = nextSpec(cluster, current.serviceId, content, {
+    id: current.id,
+    generation: current.generation,
+    digest: current.digest,
+  });
+  const { serviceId, generation, digest } = current;
+  if ((await swapSpec(tx, spec, { serviceId, generation, digest, record: '' })) === 0)
+    throw new Error('the spec moved under the cluster’s lock');
+  return spec;
+}
