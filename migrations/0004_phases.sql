@@ -113,20 +113,22 @@ begin
     return new;
   end if;
   if new.cluster_id <> old.cluster_id or new.generation <> old.generation + 1
-     or control.phase_rank(new.phase) <> control.phase_rank(old.phase) + 1 then
+     or control.phase_rank(new.phase) is distinct from control.phase_rank(old.phase) + 1 then
     raise exception 'phase % does not follow %', new.phase, old.phase using errcode = 'restrict_violation';
   end if;
   return new;
 end $$;
 create trigger forward_only before insert or update or delete on control.runtime_heads
   for each row execute function control.guard_runtime_head();
+create trigger never_emptied before truncate on control.runtime_heads
+  for each statement execute function control.refuse_change();
 
 create function control.guard_runtime_revision() returns trigger language plpgsql as $$
 declare
   before text;
 begin
   select phase into before from control.runtime_revisions where cluster_id = new.cluster_id and generation = new.generation - 1;
-  if coalesce(control.phase_rank(before), 0) + 1 <> control.phase_rank(new.phase) or (before is null and new.generation <> 1) then
+  if coalesce(control.phase_rank(before), 0) + 1 is distinct from control.phase_rank(new.phase) or (before is null and new.generation <> 1) then
     raise exception 'phase % does not follow %', new.phase, coalesce(before, 'nothing') using errcode = 'restrict_violation';
   end if;
   return new;

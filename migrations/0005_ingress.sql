@@ -3,7 +3,9 @@
 alter table control.credentials drop constraint credentials_kind;
 alter table control.credentials add constraint credentials_kind
   check (kind in ('administrator', 'node-token', 'node-session', 'coreflow-relay', 'ingress-launcher'));
-create unique index credentials_of_launcher on control.credentials (cluster_id, subject_id) where kind = 'ingress-launcher';
+-- A revoked one stays; the next rotation issues another beside it.
+create unique index credentials_of_launcher on control.credentials (cluster_id, subject_id)
+  where kind = 'ingress-launcher' and not revoked;
 
 create table control.ingress_designation_heads (
   cluster_id control.key not null,

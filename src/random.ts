@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto';
+import { Secret } from './secret.js';
 
 /** Where randomness comes from. It is passed in, so that tests can repeat what happened. */
 export interface Random {
@@ -14,6 +15,6 @@ export function newIdentifier(random: Random, prefix: string): string {
 }
 
 /** A new bearer: 256 bits as 43 characters of base64url. */
-export function newBearer(random: Random): string {
-  return random.bytes(32).toString('base64url');
+export function newBearer(random: Random): Secret {
+  return new Secret(random.bytes(32).toString('base64url'));
 }

@@ -9,7 +9,6 @@ import { openForCommand } from '../database.js';
 import { migrate, type MigrateResult } from '../db/migrate.js';
 import type { Deps } from '../deps.js';
 import { bootstrap, revokeOnHost } from '../features/auth/host-operations.js';
-import { onHostDatabase } from '../host-access.js';
 import { resealAll } from '../features/ingress/operations.js';
 import { onHostDatabase } from '../host-access.js';
 import { readKeyRing } from '../key-ring.js';

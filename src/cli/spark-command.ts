@@ -7,6 +7,7 @@ import { startSpark } from '../agents/spark/start.js';
 import { type CommandHost, guarded } from './command-host.js';
 import { urlOption, caFileOption, plainHttpOption, tokenFromFile, transportOptions } from './connection-options.js';
 import { jsonOutputOption, UsageError } from './output.js';
+import { untilSignalled } from './until-signalled.js';
 
 /** `agent spark --node ID --token-file FILE (--docker SOCKET | --capture DIR)` */
 export function registerSpark(program: CommandUnknownOpts, host: CommandHost): void {
@@ -19,6 +20,7 @@ export function registerSpark(program: CommandUnknownOpts, host: CommandHost): v
     .addOption(new Option('--docker <socket>', 'socket of the engine').conflicts('capture'))
     .option('--capture <dir>', 'directory with captured answers of an engine instead')
     .option('--state-dir <dir>', 'what the agent keeps (default: .data/spark/<node>)')
+    .option('--pallet-dir <dir>', 'keep held fences there, as the node’s reference Pallet (default: no Pallet)')
     .option('--unit-file <file>', 'unit of the service manager that starts this agent')
     .addOption(
       new Option('--interval <seconds>', 'mean time between two rounds').default(30).argParser((text) => {
@@ -39,6 +41,7 @@ export function registerSpark(program: CommandUnknownOpts, host: CommandHost): v
           transport: await transportOptions(options, host.environment),
           source: dockerSource(options),
           stateDirectory: options.stateDir ?? join('.data', 'spark', options.node),
+          palletDirectory: options.palletDir ?? null,
           once: options.once === true,
           intervalMs: options.interval * 1000,
           unitFile: options.unitFile ?? null,
@@ -59,18 +62,4 @@ function eventText(event: SparkEvent, asJson: boolean): string {
   if (asJson) return JSON.stringify(event);
   const { level, event: name, ...details } = event;
   return [level, name, ...Object.entries(details).map(([key, value]) => `${key}=${String(value)}`)].join(' ');
-}
-
-/** The first SIGINT or SIGTERM asks the work to end; a second one ends the process. */
-async function untilSignalled(work: (signal: AbortSignal) => Promise<void>): Promise<void> {
-  const ending = new AbortController();
-  const end = () => ending.abort();
-  process.once('SIGINT', end);
-  process.once('SIGTERM', end);
-  try {
-    await work(ending.signal);
-  } finally {
-    process.removeListener('SIGINT', end);
-    process.removeListener('SIGTERM', end);
-  }
 }

@@ -11,6 +11,7 @@ import type {
   IFleetCutoverPreparedVolumeHandoffAggregate,
   IFleetCutoverPreparedVolumeHandoffIntent,
 } from '../contract/handoff.js';
+import type { TSha256Digest } from '../contract/digest.js';
 import { type Reference, referenceOf } from '../contract/schema.js';
 import { mapBounded } from './bounded-map.js';
 import { ContractViolationError, ProblemError } from './errors.js';
@@ -29,9 +30,19 @@ export interface PageReaderOptions {
   readonly signal?: AbortSignal;
 }
 
+/** One proved page: what a node needs to say what it holds of it. */
+export interface ProvedPage {
+  readonly pageIndex: number;
+  readonly contentDigest: TSha256Digest;
+  /** References of this node's handoffs on the page, in page order. */
+  readonly handoffs: readonly Reference[];
+}
+
 export interface ProvedHandoffSet {
   readonly aggregate: IFleetCutoverPreparedVolumeHandoffAggregate;
   readonly pageCount: number;
+  /** All pages, those without a handoff of this node too. */
+  readonly pages: readonly ProvedPage[];
   /** This node's handoffs, in page order. */
   readonly handoffs: readonly IFleetCutoverPreparedVolumeHandoffIntent[];
   /** Handoffs of all nodes. */
@@ -86,9 +97,14 @@ async function readSet(options: PageReaderOptions): Promise<Reading> {
   return {
     aggregate,
     pageCount: pages.length,
+    pages: pages.map(provedPage),
     handoffs: pages.flatMap((page) => page.handoffs),
     referenceCount: referenceCount(pages),
   };
+}
+
+function provedPage({ pageIndex, contentDigest, handoffs }: PageSummary): ProvedPage {
+  return { pageIndex, contentDigest, handoffs: handoffs.map(referenceOf) };
 }
 
 function readOtherPages(options: PageReaderOptions, pin: Reference, count: number): Promise<PageSummary[]> {

@@ -16,7 +16,7 @@ import {
 } from '../contract/observation.js';
 import { type IProtocolOffer, supportedProtocol } from '../contract/protocol.js';
 import { ContractError, type ContractRecord, defineRecord } from '../contract/record.js';
-import type { Reference } from '../contract/schema.js';
+import { type Reference, sameReference } from '../contract/schema.js';
 import { readAnswer } from './answer.js';
 import type { BearerToken } from './bearer-token.js';
 import { ContractViolationError } from './errors.js';
@@ -166,6 +166,21 @@ function receiptErrors(
     errors.push('the receipt is of another report');
   }
   if (!speaksOffer(receipt.protocol)) errors.push('the receipt speaks another protocol than was offered');
+  errors.push(...fenceReceiptErrors(receipt.heldVolumeFences, reported));
+  return errors;
+}
+
+/** What became of the held fences is said where some were sent, and only there; accepted ones under their own pin. */
+function fenceReceiptErrors(
+  { state, code, aggregate }: ISparkSwarmObservationAcceptedReceipt['heldVolumeFences'],
+  { fleetCutoverHeldVolumeFences: evidence }: TSparkSwarmObservation,
+): string[] {
+  const errors: string[] = [];
+  if ((state === 'absent') !== (evidence === undefined)) errors.push('the receipt is of other held fences');
+  if ((state === 'refused') !== (code !== null)) errors.push('the receipt refuses held fences without a reason');
+  if (state === 'accepted' && evidence !== undefined && !sameReference(aggregate, evidence.aggregate)) {
+    errors.push('the receipt accepts held fences of another aggregate');
+  }
   return errors;
 }
 

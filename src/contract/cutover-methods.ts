@@ -8,6 +8,7 @@ import {
   FleetCutoverUncoveredVolume,
   taskVerdicts,
 } from './derivation.js';
+import { CredentialState } from './fleet.js';
 import {
   FleetCutoverPreparedVolumeHandoffAggregate,
   FleetCutoverPreparedVolumeHandoffIntent,
@@ -171,6 +172,13 @@ export const cutoverMethods = {
     'Designates the new ingress, or rotates its launcher credential; shows no secret',
     ingressPreparation,
     { designation: FleetCutoverIngressDesignation, spec: Reference },
+  ),
+  revokeFleetCutoverIngressCredential: mutation(
+    'fleetcutover',
+    'revokeFleetCutoverIngressCredential',
+    'Ends all generations of the designated launcher’s credential at once; the next rotation issues another',
+    { clusterId: Identifier, expectedDesignation: Reference },
+    { credential: CredentialState },
   ),
   readFleetCutoverIngressDesignation: query(
     'fleetcutover',

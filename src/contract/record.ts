@@ -22,6 +22,8 @@ export class ContractError extends TypeError {
 
 export interface ContractRecord<T> {
   readonly name: string;
+  /** It carries `digest` over its own content. */
+  readonly sealed: boolean;
   /** Errors of schema and rules, and of the digest where the record has one. */
   validate(value: unknown): string[];
   /** Detached, frozen, checked copy. Throws {@link ContractError}. */
@@ -87,6 +89,7 @@ export function defineRecord<S extends TSchema>(
   };
   return Object.freeze({
     name,
+    sealed: options.sealed === true,
     validate,
     snapshot,
     check,

@@ -1,34 +1,33 @@
 /**
- * The main job from nothing to a visible end: embedded Postgres, the service, a captured Swarm, one reference agent per
- * node, everything prepared, every page verified on every node; then what must be refused is refused.
+ * The main job from nothing to its end: embedded Postgres, the service, a captured Swarm, one reference agent per
+ * node, everything prepared, every page verified on every node, what must be refused refused; then the phases to `pallet`.
  */
 import { chmod, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { capturedSource } from '../agents/docker/captured-source.js';
-import { createSparkAgent, type SparkAgent } from '../agents/spark/agent.js';
+import { SwarmOverlay } from '../agents/docker/overlay-source.js';
 import { openSparkState } from '../agents/spark/spark-state.js';
 import { type AdministratorClient, createAdministratorClient } from '../client/administrator-client.js';
 import { ProblemError } from '../client/errors.js';
 import { newMutationId } from '../client/mutation-id.js';
 import { PageReaderError } from '../client/page-reader-error.js';
 import { readPreparedVolumeHandoffs } from '../client/page-reader.js';
-import { createSparkClient, type SparkClient } from '../client/spark-client.js';
-import { systemClock } from '../clock.js';
+import { createSparkClient } from '../client/spark-client.js';
 import { type Config, readConfig } from '../config.js';
-import { bytesDigest } from '../contract/digest.js';
 import type { MethodRequest, MethodResponse } from '../contract/methods.js';
 import type { IFleetCutoverCompleteManagerSnapshot } from '../contract/observation.js';
+import type { TFleetCutoverPhase } from '../contract/runtime.js';
 import { type Reference, referenceOf } from '../contract/schema.js';
 import { bootstrap } from '../features/auth/host-operations.js';
 import { onHostDatabase } from '../host-access.js';
 import { createLogger } from '../http/request-log.js';
-import { systemRandom } from '../random.js';
 import { isRefused } from '../refusal.js';
 import { Secret } from '../secret.js';
 import { Service } from '../service.js';
-import { type Capture, openCapture } from './capture.js';
-import { scopeStatement } from './statement.js';
+import { type IClassification, openCapture } from './capture.js';
+import { playCutover } from './cutover.js';
+import { type Agent, clusterId, nodeSource, openAgent, type Stage } from './stage.js';
+import { addedServiceNames, scopeStatement, withAddedServices } from './statement.js';
 import { openTamperingProxy } from './tampering-proxy.js';
 
 export interface DemoResult {
@@ -45,12 +44,24 @@ export interface DemoResult {
   readonly conflict: string | null;
   readonly replayed: boolean | null;
   readonly tamperRefused: boolean | null;
+  /** The phase that was reached. */
+  readonly phase: TFleetCutoverPhase;
+  /** Code of the first gate that refused an advance. */
+  readonly gateRefused: string | null;
+  /** Covered and needed pages, summed over the nodes. */
+  readonly coverage: string;
 }
 
-const clusterId = 'demo';
+export interface DemoOptions {
+  readonly captureDirectory: string;
+  /** The agents add a labelled Coreflow relay and a Coretraffic to what was captured, and the people class them. */
+  readonly addRelayAndIngress: boolean;
+  /** Gets the story, line by line. */
+  readonly say: (line: string) => void;
+}
 
-/** `say` gets the story, line by line. Leaves nothing behind. */
-export async function runDemo(captureDirectory: string, say: (line: string) => void): Promise<DemoResult> {
+/** Leaves nothing behind. */
+export async function runDemo({ captureDirectory, addRelayAndIngress, say }: DemoOptions): Promise<DemoResult> {
   const capture = await openCapture(captureDirectory);
   const directory = await mkdtemp(join(tmpdir(), 'fleet-cutover-demo-'));
   // Started as root, Postgres runs as another user, who must be able to pass through.
@@ -62,7 +73,10 @@ export async function runDemo(captureDirectory: string, say: (line: string) => v
     const url = await service.start();
     say(`The service listens on ${url}.`);
     const token = await firstToken(config);
-    return await playDemo({ capture, directory, url, say }, token);
+    const stage: Stage = { capture, overlay: new SwarmOverlay(), directory, url, say };
+    const added = addRelayAndIngress && capture.classification !== null && (await addServices(stage));
+    const classification = added ? withAddedServices(capture.classification) : capture.classification;
+    return await playDemo(stage, classification, token);
   } finally {
     await service.stop();
     await rm(directory, { recursive: true, force: true });
@@ -76,14 +90,22 @@ async function firstToken(config: Config): Promise<Secret> {
   return new Secret(issued.token);
 }
 
-interface Stage {
-  readonly capture: Capture;
-  readonly directory: string;
-  readonly url: string;
-  readonly say: (line: string) => void;
+/** On the first manager; false where the capture has none. */
+async function addServices(stage: Stage): Promise<boolean> {
+  const anySignal = new AbortController().signal;
+  for (const node of stage.capture.nodes) {
+    const { Swarm: swarm } = await nodeSource(stage, node).info(anySignal);
+    if (!swarm.ControlAvailable) continue;
+    const { NodeID: swarmNodeId } = swarm;
+    stage.overlay.add({ name: addedServiceNames.coreflow, role: 'coreflow', swarmNodeId, ports: [] });
+    stage.overlay.add({ name: addedServiceNames.coretraffic, role: 'ingress', swarmNodeId, ports: [80, 443] });
+    stage.say(`A Coreflow relay and a Coretraffic (ports 80 and 443) run on ${node} beside what was captured.`);
+    return true;
+  }
+  return false;
 }
 
-async function playDemo(stage: Stage, token: Secret): Promise<DemoResult> {
+async function playDemo(stage: Stage, classification: IClassification | null, token: Secret): Promise<DemoResult> {
   const { say, capture, url } = stage;
   const admin = createAdministratorClient({ url, token });
   const agents: Agent[] = [];
@@ -91,7 +113,7 @@ async function playDemo(stage: Stage, token: Secret): Promise<DemoResult> {
     const { owners, runtime, tokens } = await registerFleet(stage, admin);
     for (const node of capture.nodes) agents.push(openAgent(stage, node, tokens.get(node)!));
     for (const agent of agents) await reportNode(stage, agent);
-    const { snapshot, required } = await admit(stage, admin, runtime, owners);
+    const { snapshot, required } = await admit(stage, admin, classification, { runtime, owners });
     await acceptTargets(stage, admin, runtime);
     await prepareAll(stage, admin, runtime, required);
     const contest = await contestHandoff(stage, admin, runtime);
@@ -100,6 +122,7 @@ async function playDemo(stage: Stage, token: Secret): Promise<DemoResult> {
     const state = await admin.readFleetCutoverState({ clusterId });
     const blockers = state.blockers.reduce((sum, each) => sum + each.count, 0);
     if (blockers > 0) await sayBlockers(stage, admin, blockers);
+    const cutover = await playCutover(stage, admin, agents);
     return {
       nodes: capture.nodes.length,
       tasks: snapshot.tasks.length,
@@ -112,6 +135,7 @@ async function playDemo(stage: Stage, token: Secret): Promise<DemoResult> {
       verifiedPages,
       ...contest,
       tamperRefused,
+      ...cutover,
     };
   } finally {
     for (const agent of agents) await agent.client.close();
@@ -128,11 +152,12 @@ interface Registered {
 }
 
 /** The cluster, its nodes, and one service of ours per swarm service of the capture. */
-async function registerFleet({ capture, say }: Stage, admin: AdministratorClient): Promise<Registered> {
+async function registerFleet(stage: Stage, admin: AdministratorClient): Promise<Registered> {
+  const { capture, say } = stage;
   const names = new Set<string>();
   const anySignal = new AbortController().signal;
   for (const node of capture.nodes) {
-    const services = await capturedSource(capture.directoryOf(node))
+    const services = await nodeSource(stage, node)
       .services(anySignal)
       .catch(() => []);
     for (const { Spec } of services) names.add(Spec.Name);
@@ -162,35 +187,6 @@ async function registerFleet({ capture, say }: Stage, admin: AdministratorClient
   };
 }
 
-interface Agent {
-  readonly node: string;
-  readonly token: Secret;
-  readonly client: SparkClient;
-  readonly spark: SparkAgent;
-}
-
-function openAgent({ capture, directory, url }: Stage, node: string, token: Secret): Agent {
-  const client = createSparkClient({ url, nodeId: node, nodeToken: token });
-  const spark = createSparkAgent({
-    client,
-    source: capturedSource(capture.directoryOf(node)),
-    state: openSparkState(join(directory, 'agents', node)),
-    facts: {
-      pallet: null,
-      spark: {
-        bundleDigest: bytesDigest('demo bundle'),
-        unitDigest: bytesDigest('demo unit'),
-        configurationDigest: bytesDigest(`demo configuration of ${node}`),
-        oldModeRefused: true,
-      },
-    },
-    clock: systemClock,
-    random: systemRandom,
-    log: () => {},
-  });
-  return { node, token, client, spark };
-}
-
 async function reportNode({ say }: Stage, { node, spark }: Agent): Promise<void> {
   const { receipt } = await spark.runOnce();
   say(
@@ -199,10 +195,10 @@ async function reportNode({ say }: Stage, { node, spark }: Agent): Promise<void>
 }
 
 async function admit(
-  { capture, say }: Stage,
+  { say }: Stage,
   admin: AdministratorClient,
-  runtime: Reference,
-  owners: ReadonlyMap<string, string>,
+  classification: IClassification | null,
+  { runtime, owners }: Pick<Registered, 'runtime' | 'owners'>,
 ) {
   const { reference, snapshot } = await admin.readFleetCutoverManagerSnapshot({ clusterId, snapshot: null });
   const inventory = snapshot as IFleetCutoverCompleteManagerSnapshot;
@@ -217,7 +213,7 @@ async function admit(
     runtime,
     reference,
     null,
-    scopeStatement(inventory, capture.classification, owners),
+    scopeStatement(inventory, classification, owners),
     false,
   );
   const left = scope.blockers.filter((each) => each.code !== 'node-not-targeted');

@@ -3,6 +3,23 @@ import type { IFleetCutoverCompleteManagerSnapshot } from '../contract/observati
 import type { IFleetCutoverScopeStatement } from '../contract/scope.js';
 import type { IClassification } from './capture.js';
 
+/** What the demonstration's agents add to a captured swarm. */
+export const addedServiceNames = { coreflow: 'coreflow', coretraffic: 'coretraffic' } as const;
+
+/** The people of the capture know the added services: which one relays, and which one is the ingress. */
+export function withAddedServices(classification: IClassification | null): IClassification | null {
+  if (classification === null) return null;
+  return {
+    ...classification,
+    coreflow: { state: 'classified' },
+    services: {
+      ...classification.services,
+      [addedServiceNames.coreflow]: { class: 'coreflow' },
+      [addedServiceNames.coretraffic]: { class: 'ingress' },
+    },
+  };
+}
+
 export function scopeStatement(
   snapshot: IFleetCutoverCompleteManagerSnapshot,
   classification: IClassification | null,

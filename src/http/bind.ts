@@ -9,6 +9,7 @@ import type { AdministratorActor, NodeActor } from '../features/auth/actor.js';
 import { parseAuthorization } from '../features/auth/credential.js';
 import { authenticateAdministrator, authenticateNode } from '../features/auth/facts.js';
 import { isRefused } from '../refusal.js';
+import type { Secret } from '../secret.js';
 import { LargeBodyGate } from './large-body-gate.js';
 import { LoginThrottle } from './login-throttle.js';
 import { readOwnerRequest, writeOwnerResponse } from './owner-body.js';
@@ -145,7 +146,7 @@ export interface SparkRequest {
    * Who the node is that the body names. Do it before more of the body is parsed than the scan that found these two; failed
    * tries of a node are slowed down.
    */
-  authenticate(nodeId: string, nodeToken: string): Promise<NodeActor | Refused>;
+  authenticate(nodeId: string, nodeToken: Secret): Promise<NodeActor | Refused>;
 }
 
 /** Takes the body's bytes, gives the answer's JSON: bytes that are sent as they are. */

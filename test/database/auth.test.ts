@@ -4,6 +4,7 @@ import type { Db } from '../../src/db/pool.js';
 import { authenticateAdministrator, authenticateNode } from '../../src/features/auth/facts.js';
 import { bootstrap, revokeOnHost } from '../../src/features/auth/host-operations.js';
 import { isRefused } from '../../src/refusal.js';
+import { Secret } from '../../src/secret.js';
 import { mutationId, startService, type TestService } from '../support/service.js';
 
 let service: TestService;
@@ -232,14 +233,14 @@ describe('nodes', () => {
   it('answers an unknown node and a wrong token alike', async () => {
     const register = { mutationId: mutationId(), clusterId: 'auth', nodeId: 'known', corestorePublicKey: null };
     const { secrets } = await service.done('registerNode', register);
-    const token = secrets[0]?.secret ?? '';
+    const token = new Secret(secrets[0]?.secret ?? '');
     const unknown = await authenticateNode(service.deps, 'unknown', token);
-    const wrong = await authenticateNode(service.deps, 'known', 'A'.repeat(43));
+    const wrong = await authenticateNode(service.deps, 'known', new Secret('A'.repeat(43)));
     expect(unknown).toEqual(wrong);
     expect(unknown).toMatchObject({ problem: { code: 'credential-refused' } });
     for (const strange of ['', '\0', 'x'.repeat(200), '\ud800']) {
       expect(await authenticateNode(service.deps, strange, token)).toEqual(wrong);
-      expect(await authenticateNode(service.deps, 'known', strange)).toEqual(wrong);
+      expect(await authenticateNode(service.deps, 'known', new Secret(strange))).toEqual(wrong);
     }
     expect(await authenticateNode(service.deps, 'known', token)).toEqual({
       kind: 'node',

@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { IClusterServiceSpecContent } from '../../src/contract/fleet.js';
 import type { MethodRequest } from '../../src/contract/methods.js';
 import { authenticateNode } from '../../src/features/auth/facts.js';
+import { Secret } from '../../src/secret.js';
 import { mutationId, someDigest, startService, type TestService } from '../support/service.js';
 
 let service: TestService;
@@ -66,8 +67,8 @@ describe('importFleet', () => {
       [body.services[0]?.serviceId, true],
     ]);
     expect(body.secrets.map((each) => each.credentialId.slice(0, 2))).toEqual(['nt', 'ns', 'nt', 'ns']);
-    expect(await authenticateNode(service.deps, 'b', body.secrets[0]?.secret ?? '')).toMatchObject({ nodeId: 'b' });
-    expect(await authenticateNode(service.deps, 'a', body.secrets[2]?.secret ?? '')).toMatchObject({ nodeId: 'a' });
+    expect(await authenticateNode(service.deps, 'b', new Secret(body.secrets[0]?.secret ?? ''))).toMatchObject({ nodeId: 'b' });
+    expect(await authenticateNode(service.deps, 'a', new Secret(body.secrets[2]?.secret ?? ''))).toMatchObject({ nodeId: 'a' });
     expect((await service.done('listNodes', { clusterId: 'one', cursor: null, limit: 10 })).nodes).toHaveLength(2);
   });
 

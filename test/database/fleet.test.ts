@@ -3,6 +3,7 @@ import { clusterServiceSpecRecord, type IClusterServiceSpecContent } from '../..
 import { fleetCutoverRuntimeRecord } from '../../src/contract/runtime.js';
 import { type Reference, referenceOf } from '../../src/contract/schema.js';
 import { authenticateNode } from '../../src/features/auth/facts.js';
+import { Secret } from '../../src/secret.js';
 import { mutationId, someDigest, startService, type TestService } from '../support/service.js';
 
 let service: TestService;
@@ -26,7 +27,7 @@ const registerNode = (nodeId: string, corestorePublicKey: string | null = null) 
 
 /** What Spark would be told with this token. */
 async function nodeLogin(nodeId: string, token: string): Promise<string> {
-  const actor = await authenticateNode(service.deps, nodeId, token);
+  const actor = await authenticateNode(service.deps, nodeId, new Secret(token));
   return actor.kind === 'node' ? actor.state : actor.problem.code;
 }
 

@@ -57,7 +57,7 @@ async function uncachedRead(
   pageIndex: number,
 ): Promise<string> {
   const { nodeId, token } = fleet.nodes[nodeIndex]!;
-  const actor = await authenticateNode(service.deps, nodeId, token);
+  const actor = await authenticateNode(service.deps, nodeId, new Secret(token));
   if (isRefused(actor)) throw new Error(actor.problem.code);
   const answer = await new SparkPageReader(service.deps).read(
     actor,

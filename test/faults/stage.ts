@@ -30,13 +30,16 @@ export class Stage {
   /** Starts from nothing; the plant is put in later, by {@link breakService}. */
   static async open(tally: Tally, plant: TPlant | undefined): Promise<Stage> {
     const stage = new Stage(tally, await makeDataDirectory(), plant);
-    await stage.start(false);
-    const issued = await runHostCommand(
-      ['host', 'bootstrap', '--organization', 'acme', '--principal', 'ada'],
-      stage.environment,
-    );
-    if (issued.code !== 0) throw new Error(`no first token: ${issued.stderr}`);
-    stage.#client = openRawClient(stage.#service!.url, issued.stdout.trim(), 128);
+    try {
+      await stage.start(false);
+      const bootstrap = ['host', 'bootstrap', '--organization', 'acme', '--principal', 'ada'];
+      const issued = await runHostCommand(bootstrap, stage.environment);
+      if (issued.code !== 0) throw new Error(`no first token: ${issued.stderr.slice(-1_000)}`);
+      stage.#client = openRawClient(stage.#service!.url, issued.stdout.trim(), 128);
+    } catch (error) {
+      await stage.close();
+      throw error;
+    }
     return stage;
   }
 

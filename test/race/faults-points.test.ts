@@ -71,6 +71,8 @@ const withoutAct = [
   'revokeFleetCutoverCoreflowCredential',
   'writeOffNode',
   'writeOffVolume',
+  'prepareFleetCutoverIngress',
+  'revokeFleetCutoverIngressCredential',
 ];
 
 describe('the list of fault points', () => {

@@ -255,3 +255,44 @@ describe(`${writers} writers, ${attempts} attempts each, with readers and an obs
     }
   });
 });
+
+describe('a report that waits for mutations under way', () => {
+  it('is not overtaken by the mutations that come after it', async () => {
+    const quiet = await syntheticFleet(service, { nodes: 1, volumesPerNode: 3, services: 1 });
+    const keys = quiet.keys();
+    const { clusterId, runtime, scope } = quiet;
+    const { nodeId, content } = quiet.nodes[0]!;
+    const waiting = async (count: number) => {
+      const since = Date.now();
+      for (;;) {
+        const { rows } = await service.database.owner.query<{ count: number }>(
+          `select count(distinct pid)::int as count from pg_locks where not granted
+             and pid in (select pid from pg_stat_activity where datname = current_database())`,
+        );
+        if (rows[0]!.count === count) return;
+        if (Date.now() - since > 4_000) throw new Error(`${rows[0]!.count} of ${count} wait`);
+      }
+    };
+    // A mutation that takes its time: it shares the derivation's row.
+    const slow = await service.database.owner.connect();
+    await slow.query('begin');
+    await slow.query('select from control.derivation_heads where cluster_id = $1 for share', [clusterId]);
+    const report = quiet.report(nodeId, { volumes: [...content.volumes, ...volumesOf(1, 1, 3)] });
+    await waiting(1);
+    const mutation = service.done('prepareFleetCutoverVolumeHandoffs', {
+      mutationId: mutationId(),
+      clusterId,
+      runtime,
+      scope,
+      expectedAggregate: null,
+      upserts: keys.map((key) => upsertOf(key)),
+      removals: [],
+    });
+    await waiting(2);
+    await slow.query('commit');
+    slow.release();
+    await report;
+    // It counts the report's key, so it came after it.
+    expect((await mutation).aggregate).toMatchObject({ state: 'incomplete', requiredCount: 4, actualCount: 3 });
+  });
+});

@@ -38,6 +38,7 @@ export async function openFaultService(options: FaultServiceOptions): Promise<Fa
     {
       server: { logger: createLogger('silent', nowhere) },
       takeLargeReport: workers.take,
+      keyRing: [],
       process: {
         separation: 'full',
         database: 'embedded',

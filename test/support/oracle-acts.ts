@@ -246,11 +246,18 @@ function fleetActs(client: RawClient, prefix: string): Act[] {
         count: { table: 'service_spec_revisions', where: `service_id = '${serviceId}'` },
       };
     }),
+    // A cluster has one relay.
     act('registerCoreflowRelay', async () => {
-      const swarmServiceId = name('relay');
+      const id = name('relayed');
+      await client.done('createCluster', {
+        mutationId: oracleMutationId(),
+        clusterId: id,
+        controllerId: 'c',
+        runtimeNamespace: 'r',
+      });
       return {
-        body: { clusterId, swarmServiceId },
-        count: { table: 'credentials', where: `kind = 'coreflow-relay' and subject_id = '${swarmServiceId}'` },
+        body: { clusterId: id, swarmServiceId: 'relay' },
+        count: { table: 'credentials', where: `kind = 'coreflow-relay' and cluster_id = '${id}'` },
       };
     }),
     act('issueAdministratorToken', async () => {

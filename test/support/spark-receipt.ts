@@ -13,7 +13,7 @@ export function receiptOf(
   request: ReceivedRequest,
   more: Partial<ISparkSwarmObservationAcceptedReceipt> = {},
 ): ISparkSwarmObservationAcceptedReceipt {
-  const { reporterSessionId, observationSequence } = observationOf(request);
+  const { reporterSessionId, observationSequence, fleetCutoverHeldVolumeFences: evidence } = observationOf(request);
   return {
     state: 'accepted',
     nodeId: String(request.json['nodeId']),
@@ -22,7 +22,10 @@ export function receiptOf(
     runtime: referenceNamed('rt-1'),
     localSnapshot: { state: 'absent', reference: null },
     managerSnapshot: { state: 'absent', reference: null },
-    heldVolumeFences: { state: 'absent', code: null, aggregate: null, coveredPages: 0 },
+    heldVolumeFences:
+      evidence === undefined
+        ? { state: 'absent', code: null, aggregate: null, coveredPages: 0 }
+        : { state: 'accepted', code: null, aggregate: evidence.aggregate, coveredPages: 1 },
     protocol: supportedProtocol,
     ...more,
   };

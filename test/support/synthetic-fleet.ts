@@ -141,7 +141,11 @@ export async function syntheticFleet(service: FleetService, options: SyntheticFl
     token,
   );
   const serviceIds = new Map(imported.services.map((each) => [each.name, each.serviceId]));
-  const services = names.map((name) => ({ name, serviceId: serviceIds.get(name)!, swarmServiceId: `sw-${name.slice(clusterId.length + 1)}` }));
+  const services = names.map((name) => ({
+    name,
+    serviceId: serviceIds.get(name)!,
+    swarmServiceId: `sw-${name.slice(clusterId.length + 1)}`,
+  }));
   const nodes = nodeIds.map((nodeId, index): SyntheticNode => ({
     nodeId,
     swarmNodeId: `sn-${nodeId.slice(clusterId.length + 1)}`,
@@ -291,7 +295,8 @@ function containersOf(node: SyntheticNode, services: Services, content: Syntheti
   });
 }
 
-const containerId = (node: SyntheticNode, service: number, ordinal: number) => `c-${node.swarmNodeId}-${service}-${ordinal}`;
+const containerId = (node: SyntheticNode, service: number, ordinal: number) =>
+  `c-${node.swarmNodeId}-${service}-${ordinal}`;
 const taskId = (node: SyntheticNode, service: number, ordinal: number) => `t-${node.swarmNodeId}-${service}-${ordinal}`;
 
 function localSnapshotOf(

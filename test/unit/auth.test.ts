@@ -12,13 +12,15 @@ import {
 } from '../../src/features/auth/credential.js';
 import type { CredentialRow } from '../../src/features/auth/rows.js';
 import { systemRandom } from '../../src/random.js';
+import { Secret } from '../../src/secret.js';
 
-const secret = 'A'.repeat(43);
+const secret = new Secret('A'.repeat(43));
 
 describe('tokens', () => {
   it('are taken apart only as a whole', () => {
-    const token = administratorToken('ad-1', secret);
-    expect(parseAuthorization(`Bearer ${token}`)).toEqual({ credentialId: 'ad-1', secret });
+    const token = administratorToken('ad-1', secret).reveal();
+    const parsed = parseAuthorization(`Bearer ${token}`);
+    expect([parsed?.credentialId, parsed?.secret.reveal()]).toEqual(['ad-1', secret.reveal()]);
     for (const header of [
       token,
       `Bearer${token}`,
@@ -34,9 +36,9 @@ describe('tokens', () => {
 
   it('have 256 bits, and are kept as their hash', () => {
     const fresh = newSecret(systemRandom);
-    expect(fresh.secret).toMatch(/^[A-Za-z0-9_-]{43}$/);
+    expect(fresh.secret.reveal()).toMatch(/^[A-Za-z0-9_-]{43}$/);
     expect(fresh.hash).toEqual(hashSecret(fresh.secret));
-    expect(newSecret(systemRandom).secret).not.toBe(fresh.secret);
+    expect(newSecret(systemRandom).secret.reveal()).not.toBe(fresh.secret.reveal());
   });
 
   it('identify only what an identifier is', () => {
@@ -46,7 +48,7 @@ describe('tokens', () => {
 });
 
 describe('matchSecret', () => {
-  const [one, two, three] = ['1', '2', '3'].map((digit) => hashSecret(digit.repeat(43))) as [Buffer, Buffer, Buffer];
+  const [one, two, three] = ['1', '2', '3'].map((digit) => hashSecret(new Secret(digit.repeat(43)))) as [Buffer, Buffer, Buffer];
   const kept = { newest_generation: 3, newest_hash: three, used_generation: 1, used_hash: one };
 
   it('accepts the newest and the last used generation, and no other', () => {

@@ -81,14 +81,12 @@ describe('the door', () => {
         ),
         (header) => {
           const token = parseAuthorization(header);
-          return token === undefined || (/^[\w-]{43}$/.test(token.secret) && token.credentialId.length <= 128);
+          return token === undefined || (/^[\w-]{43}$/.test(token.secret.reveal()) && token.credentialId.length <= 128);
         },
       ),
       runs,
     );
-    expect(parseAuthorization(`Bearer fc.ad-1.${'A'.repeat(43)}`)).toEqual({
-      credentialId: 'ad-1',
-      secret: 'A'.repeat(43),
-    });
+    const token = parseAuthorization(`Bearer fc.ad-1.${'A'.repeat(43)}`);
+    expect([token?.credentialId, token?.secret.reveal()]).toEqual(['ad-1', 'A'.repeat(43)]);
   });
 });

@@ -81,8 +81,9 @@ function decide(
   removals: IHandoffRemoval[],
   upsertFacts: KeyFacts[],
   removalFacts: KeyFacts[] = [],
+  straysOnly = false,
 ) {
-  return decideBatch({ upserts, removals, upsertFacts, removalFacts, owner, evidence });
+  return decideBatch({ upserts, removals, upsertFacts, removalFacts, owner, evidence, straysOnly });
 }
 
 const codes = (batch: ReturnType<typeof decide>) => batch.entries.map((entry) => entry.code);
@@ -288,6 +289,30 @@ describe('entries that are refused', () => {
     expect(Buffer.byteLength(path)).toBe(room);
     expect(sizeOf(path)).toEqual({ codes: [], bytes: 7168 });
     expect(sizeOf(`${path}x`)).toEqual({ codes: ['entry-too-large'], bytes: null });
+  });
+});
+
+describe('while the cluster switches', () => {
+  it('what is not prepared may be, and what is stays as it is', () => {
+    const batch = decide([upsert(1), upsert(2)], [], [facts(1), prepared(2)], [], true);
+    expect(batch.entries).toEqual([]);
+    expect(batch.outcomes.map((each) => each.change)).toEqual(['created', 'unchanged']);
+  });
+
+  it('nothing that is prepared is revised or removed', () => {
+    const revised = upsert(1, { requestedCapacityBytes: 1 });
+    const batch = decide(
+      [revised, upsert(3)],
+      [removal(2), removal(4)],
+      [prepared(1), facts(3)],
+      [prepared(2), facts(4)],
+      true,
+    );
+    expect(batch.entries.map(({ list, index, code }) => [list, index, code])).toEqual([
+      ['upserts', 0, 'strays-only'],
+      ['removals', 0, 'strays-only'],
+      ['removals', 1, 'entry-absent'],
+    ]);
   });
 });
 

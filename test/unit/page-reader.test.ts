@@ -54,6 +54,11 @@ describe('a whole set', () => {
     expect(reading).toEqual({
       aggregate: set.aggregate,
       pageCount: pages,
+      pages: set.pages.map(({ pageIndex, contentDigest, handoffs }) => ({
+        pageIndex,
+        contentDigest,
+        handoffs: handoffs.filter(({ nodeId }) => nodeId === 'node-a').map(referenceOf),
+      })),
       referenceCount: set.handoffs.length,
       handoffs: set.handoffs.filter(({ nodeId }) => nodeId === 'node-a'),
       restarts: 0,

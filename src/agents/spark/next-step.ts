@@ -1,6 +1,7 @@
 /** What a Spark does after a round that failed. Pure. */
 import { ProblemError, TransportError } from '../../client/errors.js';
 import { ContractError } from '../../contract/record.js';
+import { FenceStoreError } from '../pallet/fence-store.js';
 import { StateFileError } from './state-file.js';
 
 export type NextStep =
@@ -20,7 +21,9 @@ export function nextStepAfter(error: unknown): NextStep {
     if (stopsAgent(error)) return { kind: 'stop', reason: error.code };
     return { kind: 'back-off', reason: error.code, retryAfterMs: (error.retryAfterSeconds ?? 0) * 1000 };
   }
-  if (error instanceof ContractError || error instanceof StateFileError) return { kind: 'stop', reason: error.message };
+  if (error instanceof ContractError || error instanceof StateFileError || error instanceof FenceStoreError) {
+    return { kind: 'stop', reason: error.message };
+  }
   return { kind: 'back-off', reason: error instanceof Error ? error.message : 'failed', retryAfterMs: 0 };
 }
 

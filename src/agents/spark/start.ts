@@ -10,6 +10,8 @@ import { systemRandom } from '../../random.js';
 import type { Secret } from '../../secret.js';
 import type { SparkFacts } from '../docker/local-snapshot.js';
 import type { DockerSource } from '../docker/source.js';
+import { openFenceStore } from '../pallet/fence-store.js';
+import { createReferencePallet, type NodePallet } from '../pallet/node-pallet.js';
 import { createSparkAgent } from './agent.js';
 import type { SparkLog } from './log.js';
 import { runSparkLoop } from './loop.js';
@@ -22,6 +24,8 @@ export interface SparkSettings {
   readonly transport: TransportOptions;
   readonly source: DockerSource;
   readonly stateDirectory: string;
+  /** Where the reference Pallet keeps its fences; null where no Pallet runs on the node. */
+  readonly palletDirectory: string | null;
   /** One round, then end. */
   readonly once: boolean;
   readonly intervalMs: number;
@@ -34,6 +38,7 @@ export interface SparkSettings {
 export async function startSpark(settings: SparkSettings, log: SparkLog, signal: AbortSignal): Promise<void> {
   const { nodeId, nodeToken, transport, repetition, source } = settings;
   const facts = { spark: await sparkFacts(settings), pallet: null };
+  const pallet = await referencePallet(settings, log);
   const client = createSparkClient({
     ...transport,
     nodeId,
@@ -46,6 +51,7 @@ export async function startSpark(settings: SparkSettings, log: SparkLog, signal:
       source,
       state: openSparkState(settings.stateDirectory),
       facts,
+      ...(pallet === null ? {} : { pallet }),
       clock: systemClock,
       random: systemRandom,
       log,
@@ -56,6 +62,16 @@ export async function startSpark(settings: SparkSettings, log: SparkLog, signal:
   } finally {
     await client.close();
   }
+}
+
+/** The reference Pallet of this program: it keeps fences and runs nothing yet, for which it is ready. */
+async function referencePallet({ palletDirectory, nodeId }: SparkSettings, log: SparkLog): Promise<NodePallet | null> {
+  if (palletDirectory === null) return null;
+  const store = await openFenceStore({ directory: palletDirectory, nodeId, random: systemRandom });
+  const { fenceStoreId, lost } = store;
+  const level = lost.length === 0 ? 'info' : 'warn';
+  log({ level, event: 'fences-loaded', fenceStoreId, held: store.held().length, lost: lost.length });
+  return createReferencePallet({ store, version: 'reference', isReady: () => true });
 }
 
 /**

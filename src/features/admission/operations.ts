@@ -191,7 +191,7 @@ async function statementFacts(
     servicesWithEntries(
       tx,
       cluster.clusterId,
-      (predecessor?.services ?? []).map((service) => service.swarmServiceId),
+      (predecessor?.services ?? []).flatMap((service) => service.serviceId ?? []),
     ),
   ]);
   return {
@@ -199,7 +199,11 @@ async function statementFacts(
     predecessor: predecessor ?? null,
     services: new Map(services.map((service) => [service.serviceId, service.state])),
     nodes: new Set(nodes.map((node) => node.nodeId)),
-    servicesWithEntries: withEntries,
+    servicesWithEntries: new Set(
+      (predecessor?.services ?? [])
+        .filter((service) => service.serviceId !== null && withEntries.has(service.serviceId))
+        .map((service) => service.swarmServiceId),
+    ),
   };
 }
 

@@ -2,14 +2,15 @@
  * One way to do a mutation: live authorization and locks, replay, compare, effect, audit row, commit (system rules 4, 5
  * and 12). Operations that write their effect and the audit row in one statement put the same pieces together themselves.
  */
-import type { IssuedSecret } from '../../contract/fleet.js';
 import type { Static } from '@sinclair/typebox';
+import type { IssuedSecret } from '../../contract/fleet.js';
 import type { IAuditHead } from '../../contract/method.js';
 import { methods, type MethodRequest, type MethodResponse, type TMethodName } from '../../contract/methods.js';
 import type { Refused } from '../../contract/problems.js';
 import { inTransaction, type Tx } from '../../db/transaction.js';
 import type { Deps } from '../../deps.js';
 import { isRefused } from '../../refusal.js';
+import type { Secret } from '../../secret.js';
 import {
   type AuditedCaller,
   judgeReplay,
@@ -26,7 +27,8 @@ export type TMutationName = {
   [N in TMethodName]: (typeof methods)[N]['mutation'] extends true ? N : never;
 }[TMethodName];
 
-export type IIssuedSecret = Static<typeof IssuedSecret>;
+/** What a new bearer's holder presents. It is revealed when the first answer is made, and nowhere else. */
+export type IssuedBearer = Omit<Static<typeof IssuedSecret>, 'secret'> & { readonly secret: Secret };
 
 /** A mutation's answer without what {@link mutate} adds: this is recorded, and what a replay gets. */
 export type MutationResult<N extends TMutationName> = Omit<
@@ -37,7 +39,7 @@ export type MutationResult<N extends TMutationName> = Omit<
 export interface Applied<N extends TMutationName> {
   readonly result: MutationResult<N>;
   /** Only the first answer has them. */
-  readonly secrets?: IIssuedSecret[];
+  readonly secrets?: readonly IssuedBearer[];
 }
 
 export interface MutationPlan<N extends TMutationName, L = unknown> {
@@ -116,7 +118,7 @@ interface Moment {
   readonly replayed?: boolean;
   readonly current?: boolean;
   readonly dryRun?: boolean;
-  readonly secrets?: IIssuedSecret[] | undefined;
+  readonly secrets?: readonly IssuedBearer[] | undefined;
 }
 
 /** The wire answer: the result, and how it came about now. */
@@ -133,6 +135,6 @@ export function answer<N extends TMutationName>(
     dryRun,
     audit,
     ...result,
-    ...(issues ? { secrets } : {}),
+    ...(issues ? { secrets: secrets.map((each) => ({ ...each, secret: each.secret.reveal() })) } : {}),
   } as unknown as MethodResponse<N>;
 }

@@ -19,6 +19,16 @@ export interface NodeActor {
   readonly aggregate: AggregateHead;
 }
 
+export interface LauncherActor {
+  readonly kind: 'launcher';
+  readonly clusterId: string;
+  readonly organizationId: string;
+  readonly serviceId: string;
+  readonly credentialId: string;
+  /** The one that was presented. */
+  readonly generation: number;
+}
+
 export interface AggregateHead {
   /** 0 before the first revision. */
   readonly generation: number;

@@ -1,20 +1,23 @@
 /** Keys of one query at most; more wait for the next one. */
 const MAXIMUM_KEYS = 512;
 
+/** Queries under way at once: while the database works on one, the answers of the other are worked off. */
+const MAXIMUM_QUERIES = 2;
+
 interface Waiter<V> {
   resolve(value: V | undefined): void;
   reject(error: unknown): void;
 }
 
 /**
- * Looks keys up in shared queries. While one query is under way, later keys gather for the next one: so the answer to a
- * key always comes from a query that started after its `load` was called, and nothing is ever kept for later. Under load
- * this costs one query per round trip, not one per request.
+ * Looks keys up in shared queries. While queries are under way, later keys gather for the next one: so the answer to a key
+ * always comes from a query that started after its `load` was called, and nothing is ever kept for later. Under load this
+ * costs one query per round trip, not one per request.
  */
 export class CoalescingLoader<V> {
   readonly #query: (keys: string[]) => Promise<ReadonlyMap<string, V>>;
   #waiting = new Map<string, Waiter<V>[]>();
-  #loading = false;
+  #underWay = 0;
 
   /** `query` gives what there is for the distinct keys; a key that is absent resolves to undefined. */
   constructor(query: (keys: string[]) => Promise<ReadonlyMap<string, V>>) {
@@ -26,11 +29,15 @@ export class CoalescingLoader<V> {
       const waiters = this.#waiting.get(key);
       if (waiters) waiters.push({ resolve, reject });
       else this.#waiting.set(key, [{ resolve, reject }]);
-      if (this.#loading) return;
-      this.#loading = true;
-      // What arrived in the same turn of the event loop travels along.
-      queueMicrotask(() => void this.#run());
+      this.#start();
     });
+  }
+
+  #start(): void {
+    if (this.#underWay >= MAXIMUM_QUERIES) return;
+    this.#underWay += 1;
+    // What arrives in the same turn of the event loop travels along.
+    setImmediate(() => void this.#run());
   }
 
   async #run(): Promise<void> {
@@ -43,7 +50,7 @@ export class CoalescingLoader<V> {
         for (const waiters of batch.values()) for (const waiter of waiters) waiter.reject(error);
       }
     }
-    this.#loading = false;
+    this.#underWay -= 1;
   }
 
   #takeBatch(): Map<string, Waiter<V>[]> {

@@ -12,6 +12,7 @@ import { AdministratorToken, type credentialKinds } from '../../contract/fleet.j
 import { BearerSecret } from '../../contract/observation.js';
 import { Identifier } from '../../contract/schema.js';
 import { newBearer, newIdentifier, type Random } from '../../random.js';
+import { Secret } from '../../secret.js';
 
 export type TCredentialKind = (typeof credentialKinds)[number];
 
@@ -30,7 +31,7 @@ export function newCredentialId(random: Random, kind: TCredentialKind): string {
 
 /** A generation's secret, to be shown once, and what is kept of it. */
 export interface FreshSecret {
-  readonly secret: string;
+  readonly secret: Secret;
   readonly hash: Buffer;
 }
 
@@ -40,13 +41,13 @@ export function newSecret(random: Random): FreshSecret {
 }
 
 /** 32 bytes. */
-export function hashSecret(secret: string): Buffer {
-  return createHash('sha256').update(secret, 'utf8').digest();
+export function hashSecret(secret: Secret): Buffer {
+  return createHash('sha256').update(secret.reveal(), 'utf8').digest();
 }
 
 /** An administrator's token as it is written into the `Authorization` header. */
-export function administratorToken(credentialId: string, secret: string): string {
-  return `fc.${credentialId}.${secret}`;
+export function administratorToken(credentialId: string, secret: Secret): Secret {
+  return new Secret(`fc.${credentialId}.${secret.reveal()}`);
 }
 
 const tokenPattern = new RegExp(AdministratorToken.pattern ?? '');
@@ -55,7 +56,7 @@ const identifierPattern = new RegExp(Identifier.pattern ?? '');
 
 export interface PresentedToken {
   readonly credentialId: string;
-  readonly secret: string;
+  readonly secret: Secret;
 }
 
 /** Takes `Bearer fc.<credential id>.<secret>` apart; undefined for everything else. */
@@ -63,11 +64,11 @@ export function parseAuthorization(header: string): PresentedToken | undefined {
   const token = /^Bearer +(\S+)$/i.exec(header.slice(0, 512))?.[1];
   if (token === undefined || !tokenPattern.test(token)) return undefined;
   const [, credentialId = '', secret = ''] = token.split('.');
-  return { credentialId, secret };
+  return { credentialId, secret: new Secret(secret) };
 }
 
-export function isBearerSecret(secret: string): boolean {
-  return secretPattern.test(secret);
+export function isBearerSecret(secret: Secret): boolean {
+  return secretPattern.test(secret.reveal());
 }
 
 /** Postgres can't even be asked for some texts that are no identifiers. */

@@ -26,7 +26,8 @@ export interface BootstrapInput {
 
 /**
  * Begins an organization where there is none, and issues an administrator's token for it. Refused: `principal-exists`
- * where the organization has an administrator (unless `additional`) or the principal has a token.
+ * where the organization has an administrator (unless `additional`) or the principal has a token. The answer shows the token
+ * once, as the wire's answers do.
  */
 export function bootstrap(
   deps: Deps,
@@ -46,7 +47,7 @@ export function bootstrap(
     if (issued === undefined) throw new Error('no credential was issued');
     const result = { credential: credentialState(issued.row) };
     await commitAsHost(deps, tx, organizationId, 'hostBootstrap', { ...input }, result);
-    return { token: issued.secret.secret, credentialId: issued.row.credential_id };
+    return { token: issued.secret.secret.reveal(), credentialId: issued.row.credential_id };
   });
 }
 

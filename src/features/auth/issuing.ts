@@ -2,6 +2,8 @@
 import type { TRole } from '../../contract/fleet.js';
 import type { Tx } from '../../db/transaction.js';
 import type { Random } from '../../random.js';
+import type { Secret } from '../../secret.js';
+import type { IssuedBearer } from '../audit/mutation.js';
 import { administratorToken, newCredentialId, newSecret, type TCredentialKind } from './credential.js';
 import { type CredentialRow, insertCredentials, rotateCredential } from './rows.js';
 
@@ -19,13 +21,7 @@ export interface CredentialOrder {
 export interface IssuedCredential {
   readonly row: CredentialRow;
   /** What its holder presents; shown once. */
-  readonly secret: {
-    readonly credentialId: string;
-    readonly kind: TCredentialKind;
-    readonly subjectId: string;
-    readonly generation: number;
-    readonly secret: string;
-  };
+  readonly secret: IssuedBearer;
 }
 
 /** Issues the first generation of each, in one statement; the result has the order of the orders. */
@@ -77,7 +73,7 @@ export async function rotate(
   return { row, secret: presentable(row, fresh.secret) };
 }
 
-function presentable(row: CredentialRow, secret: string): IssuedCredential['secret'] {
+function presentable(row: CredentialRow, secret: Secret): IssuedBearer {
   const { credential_id: credentialId, subject_id: subjectId, newest_generation: generation } = row;
   const bearer = row.kind === 'administrator' ? administratorToken(credentialId, secret) : secret;
   return { credentialId, kind: row.kind, subjectId, generation, secret: bearer };

@@ -87,6 +87,27 @@ export async function loadNodes(db: Db, nodeIds: string[]): Promise<Map<string, 
   return new Map(rows.map((row) => [row.node_id, row]));
 }
 
+export interface LauncherRow extends KeptHashes {
+  readonly credential_id: string;
+  readonly organization_id: string;
+  readonly cluster_id: string;
+  /** The designated service. */
+  readonly subject_id: string;
+  readonly revoked: boolean;
+}
+
+const launchersQuery = (credentialIds: string[]) =>
+  sql<LauncherRow>`
+    select credential_id, organization_id, cluster_id, subject_id, revoked,
+           newest_generation, newest_hash, used_generation, used_hash
+      from control.credentials
+     where credential_id = any(${credentialIds}::text[]) and kind = 'ingress-launcher'`.compile(qb);
+
+export async function loadLaunchers(db: Db, credentialIds: string[]): Promise<Map<string, LauncherRow>> {
+  const rows = await query(db, launchersQuery(credentialIds));
+  return new Map(rows.map((row) => [row.credential_id, row]));
+}
+
 /** Notes the first use of the newest generation, which retires the other one. False: it is not the newest any more. */
 export async function useNewest(deps: Deps, credentialId: string, generation: number): Promise<boolean> {
   const statement = sql<{ credential_id: string }>`

@@ -4,6 +4,7 @@ import { type IProtocolOffer, negotiateProtocol, supportedProtocol } from '../..
 import type { ContractRecord } from '../../contract/record.js';
 import { type JsonObject, type JsonValue, parseStrictJson, StrictJsonError } from '../../contract/strict-json.js';
 import { scanTopLevelStrings } from '../../contract/top-level-scan.js';
+import { Secret } from '../../secret.js';
 import type { NodeActor } from './actor.js';
 
 /** Longer values of `nodeId` and `nodeToken` are no identifier and no token. */
@@ -15,7 +16,7 @@ const maximumErrorLength = 256;
  */
 export async function authenticateSparkBody(
   bytes: Uint8Array,
-  authenticate: (nodeId: string, nodeToken: string) => Promise<NodeActor | Refused>,
+  authenticate: (nodeId: string, nodeToken: Secret) => Promise<NodeActor | Refused>,
 ): Promise<NodeActor | Refused> {
   let found: Map<string, string>;
   try {
@@ -27,18 +28,24 @@ export async function authenticateSparkBody(
   const nodeId = found.get('nodeId');
   const nodeToken = found.get('nodeToken');
   if (nodeId === undefined || nodeToken === undefined) return refuse('credential-missing');
-  return authenticate(nodeId, nodeToken);
+  return authenticate(nodeId, new Secret(nodeToken));
 }
 
 function refuseJson(error: StrictJsonError): Refused {
   return refuse('body-invalid-json', { detail: `${error.code} at byte ${error.offset}` });
 }
 
+/** What the operations get: the token has done its work and goes no further. */
+export interface SparkBody<T> {
+  readonly request: Omit<T, 'nodeToken'>;
+  readonly protocol: IProtocolOffer;
+}
+
 /** Parses and checks an authenticated body, and settles the protocol that it is answered in. */
-export function readSparkBody<T extends { readonly protocol: IProtocolOffer }>(
+export function readSparkBody<T extends { readonly protocol: IProtocolOffer; readonly nodeToken: string }>(
   record: ContractRecord<T>,
   bytes: Uint8Array,
-): { readonly request: T; readonly protocol: IProtocolOffer } | Refused {
+): SparkBody<T> | Refused {
   let value: JsonValue;
   try {
     value = parseStrictJson(bytes);
@@ -54,7 +61,7 @@ export function readSparkBody<T extends { readonly protocol: IProtocolOffer }>(
   if (errors.length > 0)
     return refuse('body-schema', { errors: errors.map((error) => error.slice(0, maximumErrorLength)) });
   if (holdsNul(value)) return refuse('body-schema', { errors: ['a string contains U+0000'] });
-  const request = value as unknown as T;
+  const { nodeToken: _, ...request } = value as unknown as T;
   const protocol = negotiateProtocol(request.protocol);
   return protocol === null ? refuse('protocol-unsupported', { supported: supportedProtocol }) : { request, protocol };
 }

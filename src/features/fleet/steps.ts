@@ -11,20 +11,20 @@ export interface CurrentSpec {
   readonly spec: IClusterServiceSpec;
   /** This revision is released. */
   readonly released: boolean;
-  /** Some revision was released once. */
-  readonly everReleased: boolean;
+  /** Generation of the newest revision that was released; null where none was. */
+  readonly newestRelease: number | null;
 }
 
 export async function currentSpec(tx: ReadTx, clusterId: string, serviceId: string): Promise<CurrentSpec | undefined> {
-  const [row, { found }] = await Promise.all([
+  const [row, { newestRelease }] = await Promise.all([
     findSpec(tx, clusterId, serviceId, null),
     tx.one(
-      sql<{ found: boolean }>`
-        select exists (select from control.service_spec_releases
-          where cluster_id = ${clusterId} and service_id = ${serviceId}) as found`.compile(qb),
+      sql<{ newestRelease: number | null }>`
+        select max(generation) as "newestRelease" from control.service_spec_releases
+         where cluster_id = ${clusterId} and service_id = ${serviceId}`.compile(qb),
     ),
   ]);
-  return row === undefined ? undefined : { spec: specOf(row), released: row.released, everReleased: found };
+  return row === undefined ? undefined : { spec: specOf(row), released: row.released, newestRelease };
 }
 
 /** The next held revision, where the content differs; else the current one. */

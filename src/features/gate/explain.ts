@@ -5,7 +5,7 @@ import type {
   IFleetCutoverRequiredEntry,
   IFleetCutoverTaskVerdict,
 } from '../../contract/derivation.js';
-import type { IFleetCutoverGate } from '../../contract/gate.js';
+import { maximumPreparedVolumeHandoffs } from '../../contract/limits.js';
 import type { MethodRequest, MethodResponse } from '../../contract/methods.js';
 import { refuse, type Refused } from '../../contract/problems.js';
 import type { Reference } from '../../contract/schema.js';
@@ -17,6 +17,7 @@ import type { AdministratorActor } from '../auth/actor.js';
 import { readCluster } from '../fleet/read-cluster.js';
 import { readRuntime } from '../phase/facts.js';
 import { listWriteOffs } from '../write-off/facts.js';
+import { type ConcernsSubject, factsAbout } from './facts-about.js';
 import { gatesTo, nextPhase } from './gates.js';
 import { loadGateFacts } from './gate-facts.js';
 
@@ -24,6 +25,8 @@ type Subject = MethodRequest<'explainFleetCutover'>['subject'];
 
 /** Items of each list that are shown. */
 const shown = 100;
+/** What concerns a single subject may be the last of what is missing. */
+const everything = maximumPreparedVolumeHandoffs;
 
 export function explainFleetCutover(
   deps: Deps,
@@ -33,17 +36,26 @@ export function explainFleetCutover(
   const { clusterId, subject } = input;
   return readCluster(deps, 'explainFleetCutover', actor, clusterId, async (tx, cluster) => {
     const runtime = present(await readRuntime(tx, clusterId));
-    const loaded = await loadGateFacts(tx, cluster, runtime, deps.clock.now().getTime());
+    const whole = subject.kind === 'cluster';
+    const loaded = await loadGateFacts(
+      tx,
+      cluster,
+      runtime,
+      deps.clock.now().getTime(),
+      whole ? undefined : everything,
+    );
     const next = nextPhase(runtime.phase);
-    const gates = next === null ? [] : gatesTo(next, loaded.facts);
     const about = await subjectRows(tx, clusterId, subject);
     if (about === null) return refuse('record-unknown');
+    const concerns: ConcernsSubject = (item) => concernsSubject(item, subject, about.swarmServiceId);
+    const gates = next === null ? [] : gatesTo(next, whole ? loaded.facts : factsAbout(loaded.facts, concerns));
     const { pageCount, targetNodes, covered, completeNodes, coveredLastMinute } = loaded.coverage;
     const total = pageCount * targetNodes;
     return {
       runtime: loaded.runtime,
       next,
-      gates: gates.filter((gate) => concerns(gate, subject, about.swarmServiceId)),
+      // Of a single subject: gates that are met are left out, as are those that wait for others.
+      gates: whole ? gates : gates.filter((gate) => gate.missing.some(concerns)),
       coverage: { total, covered, remaining: total - covered, completeNodes, targetNodes, coveredLastMinute },
       verdicts: about.verdicts,
       blockers: about.blockers,
@@ -53,17 +65,20 @@ export function explainFleetCutover(
   });
 }
 
-/** Of a single subject: gates that are met for everybody are left out, as are those that wait for others. */
-function concerns(gate: IFleetCutoverGate, subject: Subject, swarmServiceId: string | null): boolean {
+function concernsSubject(
+  { nodeId, swarmServiceId }: Parameters<ConcernsSubject>[0],
+  subject: Subject,
+  ofSubject: string | null,
+): boolean {
   switch (subject.kind) {
     case 'cluster':
       return true;
     case 'node':
-      return gate.missing.some((each) => each.nodeId === subject.nodeId);
+      return nodeId === subject.nodeId;
     case 'service':
-      return gate.missing.some((each) => each.swarmServiceId !== null && each.swarmServiceId === swarmServiceId);
+      return swarmServiceId !== null && swarmServiceId === ofSubject;
     case 'handoff':
-      return gate.missing.some((each) => each.nodeId === subject.nodeId && each.swarmServiceId === swarmServiceId);
+      return nodeId === subject.nodeId && swarmServiceId === ofSubject;
     default: {
       const unexpected: never = subject;
       throw new TypeError(`unexpected subject ${JSON.stringify(unexpected)}`);

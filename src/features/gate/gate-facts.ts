@@ -52,12 +52,16 @@ interface ContainerDetail {
   readonly state: string;
 }
 
-/** `nowMs` is the database's clock, for ages that people read. */
+/**
+ * `nowMs` is the database's clock, for ages that people read. `named`: how many of what is missing are named at least,
+ * where there may be many; the counts are whole all the same.
+ */
 export async function loadGateFacts(
   tx: ReadTx,
   cluster: Cluster,
   runtime: RuntimeHead,
   nowMs: number,
+  named = 10,
 ): Promise<LoadedGateFacts> {
   const { clusterId, clusterLife } = cluster;
   const [current, nodes, manager, aggregate, derivationHead, blockers, missing, record] = await Promise.all([
@@ -66,8 +70,8 @@ export async function loadGateFacts(
     managerRow(tx, clusterId),
     aggregateFacts(tx, clusterId, clusterLife),
     readDerivationHead(tx, clusterId),
-    currentBlockers(tx, clusterId),
-    missingHandoffs(tx, clusterId),
+    currentBlockers(tx, clusterId, named),
+    missingHandoffs(tx, clusterId, named),
     runtimeRecord(tx, clusterId, runtime.generation),
   ]);
   const { scope } = current;
@@ -86,9 +90,10 @@ export async function loadGateFacts(
       targets.map((node) => node.nodeId),
       { generation: aggregate.head.generation, pageCount },
       Math.floor(nowMs / 60_000),
+      named,
     ),
     runningServices(tx, clusterId, applications),
-    runningTasks(tx, clusterId, applications),
+    runningTasks(tx, clusterId, applications, named),
     isBehind(tx, clusterId, aggregate.head),
     relayFacts(tx, { cluster, nodes: live, scope, runtime: runtimeRevision, manager }),
   ]);
@@ -176,7 +181,7 @@ function isObserved(node: NodeRow, runtime: { readonly generation: number }): bo
 type ShortageItem = Shortage['first'][number];
 
 function listed<T>(items: readonly T[], describe: (item: T) => ShortageItem): Shortage {
-  return { count: items.length, first: items.slice(0, 10).map(describe) };
+  return { count: items.length, first: items.map(describe) };
 }
 
 function age(nowMs: number, seenAt: number | null): number | null {
@@ -211,15 +216,13 @@ function containers(
 ): Shortage {
   return {
     count: nodes.reduce((sum, node) => sum + (count(node) ?? 0), 0),
-    first: nodes
-      .flatMap((node) =>
-        (node.detail?.[list] ?? []).map((each) => ({
-          nodeId: node.nodeId,
-          swarmServiceId: each.swarmServiceId,
-          detail: `container ${each.name} is ${each.state}`,
-        })),
-      )
-      .slice(0, 10),
+    first: nodes.flatMap((node) =>
+      (node.detail?.[list] ?? []).map((each) => ({
+        nodeId: node.nodeId,
+        swarmServiceId: each.swarmServiceId,
+        detail: `container ${each.name} is ${each.state}`,
+      })),
+    ),
   };
 }
 
@@ -260,8 +263,8 @@ interface BlockerRow extends ShortageItem {
   readonly total: number;
 }
 
-/** The first ten of each code, with the code's count. */
-function currentBlockers(tx: ReadTx, clusterId: string): Promise<BlockerRow[]> {
+/** The first of each code, with the code's count. */
+function currentBlockers(tx: ReadTx, clusterId: string, named: number): Promise<BlockerRow[]> {
   return tx.rows(
     sql<BlockerRow>`
       select code, total, "nodeId", "swarmServiceId", detail from (
@@ -269,7 +272,7 @@ function currentBlockers(tx: ReadTx, clusterId: string): Promise<BlockerRow[]> {
           record::jsonb ->> 'swarmServiceId' as "swarmServiceId", code || ': ' || (record::jsonb ->> 'detail') as detail,
           row_number() over (partition by code order by part, blocker_id) as place
         from control.blockers where cluster_id = ${clusterId} and until is null
-      ) numbered where place <= 10 order by code collate "C", place`.compile(qb),
+      ) numbered where place <= ${named} order by code collate "C", place`.compile(qb),
   );
 }
 
@@ -278,11 +281,11 @@ function only(blockers: readonly BlockerRow[], wanted: (code: string) => boolean
   const totals = new Map(found.map((each) => [each.code, each.total]));
   return {
     count: [...totals.values()].reduce((sum, total) => sum + total, 0),
-    first: found.slice(0, 10).map(({ nodeId, swarmServiceId, detail }) => ({ nodeId, swarmServiceId, detail })),
+    first: found.map(({ nodeId, swarmServiceId, detail }) => ({ nodeId, swarmServiceId, detail })),
   };
 }
 
-async function missingHandoffs(tx: ReadTx, clusterId: string): Promise<Shortage> {
+async function missingHandoffs(tx: ReadTx, clusterId: string, named: number): Promise<Shortage> {
   const rows = await tx.rows(
     sql<ShortageItem & { total: number }>`
       select count(*) over () as total, entry.node_id as "nodeId", entry.swarm_service_id as "swarmServiceId",
@@ -291,7 +294,7 @@ async function missingHandoffs(tx: ReadTx, clusterId: string): Promise<Shortage>
       left join control.handoff_heads head on head.cluster_id = entry.cluster_id and head.node_id = entry.node_id
         and head.handoff_id = entry.handoff_id and not head.removed
       where entry.cluster_id = ${clusterId} and entry.until is null and head.handoff_id is null
-      order by entry.node_id, entry.handoff_id limit 10`.compile(qb),
+      order by entry.node_id, entry.handoff_id limit ${named}`.compile(qb),
   );
   return {
     count: rows[0]?.total ?? 0,
@@ -314,7 +317,12 @@ async function runningServices(tx: ReadTx, clusterId: string, applications: read
 }
 
 /** Tasks of nodes that are written off run nowhere, whatever Swarm says for months. */
-async function runningTasks(tx: ReadTx, clusterId: string, applications: readonly string[]): Promise<Shortage> {
+async function runningTasks(
+  tx: ReadTx,
+  clusterId: string,
+  applications: readonly string[],
+  named: number,
+): Promise<Shortage> {
   const rows = await tx.rows(
     sql<{ nodeId: string | null; swarmServiceId: string; state: string; total: number }>`
       select count(*) over () as total, node.node_id as "nodeId", task.swarm_service_id as "swarmServiceId", task.state
@@ -323,7 +331,7 @@ async function runningTasks(tx: ReadTx, clusterId: string, applications: readonl
       where task.cluster_id = ${clusterId} and task.swarm_service_id = any(${[...applications]}::text[])
         and task.state in ('new', 'pending', 'assigned', 'accepted', 'preparing', 'ready', 'starting', 'running')
         and node.state is distinct from 'written-off'
-      order by task.swarm_task_id limit 10`.compile(qb),
+      order by task.swarm_task_id limit ${named}`.compile(qb),
   );
   return {
     count: rows[0]?.total ?? 0,

@@ -141,11 +141,9 @@ export function gatesTo(phase: TFleetCutoverPhase, facts: GateFacts): IFleetCuto
 
 function toDraining(facts: GateFacts): IFleetCutoverGate[] {
   const scope = record(facts.scope?.reference);
-  const unclassified =
-    facts.scope === null ? one('no scope was accepted') : facts.scope.complete ? nothing : facts.scope.unclassified;
   const targets = record(facts.targetSet);
   return [
-    gate('scope-complete', 'administrator', unclassified, [scope]),
+    gate('scope-complete', 'administrator', scopeShortage(facts), [scope]),
     gate('inventory-current', 'spark', inventoryShortage(facts), [facts.managerSnapshot]),
     gate('targets-accepted', 'administrator', facts.targetSet === null ? one('no target set was accepted') : nothing, [
       targets,
@@ -154,6 +152,14 @@ function toDraining(facts: GateFacts): IFleetCutoverGate[] {
     gate('targets-cover-entries', 'administrator', facts.entriesOutsideTargets, [targets]),
     gate('no-quarantine', 'administrator', facts.quarantined),
   ];
+}
+
+const relayUndetermined = 'the scope does not say which service is Coreflow, or that there is none';
+
+function scopeShortage({ scope }: GateFacts): Shortage {
+  if (scope === null) return one('no scope was accepted');
+  if (scope.complete) return nothing;
+  return scope.unclassified.count > 0 ? scope.unclassified : one(relayUndetermined);
 }
 
 function inventoryShortage({ managerSnapshot }: GateFacts): Shortage {
@@ -205,7 +211,7 @@ function coreflowIdentified(relay: RelayFacts): IFleetCutoverGate {
       return gate(
         'coreflow-identified',
         'administrator',
-        one('the scope does not say which service is Coreflow, or that there is none'),
+        one(relayUndetermined),
       );
     case 'none':
       return gate('coreflow-identified', 'administrator', relay.labelled);
@@ -258,7 +264,7 @@ function coreflowRetired(relay: RelayFacts): IFleetCutoverGate[] {
         gate(
           'coreflow-retired',
           'administrator',
-          one('the scope does not say which service is Coreflow, or that there is none'),
+          one(relayUndetermined),
         ),
       ];
     case 'none':

@@ -20,6 +20,8 @@ export async function coverageFacts(
   aggregate: { readonly generation: number; readonly pageCount: number },
   /** Unix minute. */
   minute: number,
+  /** How many of the nodes that are short are named. */
+  named = 10,
 ): Promise<CoverageFacts> {
   return tx.one(
     sql<CoverageFacts>`
@@ -33,7 +35,7 @@ export async function coverageFacts(
       select coalesce(sum(covered), 0)::bigint as covered, count(*) filter (where covered >= ${aggregate.pageCount}) as "completeNodes",
         coalesce(sum(lately), 0)::bigint as "coveredLastMinute", count(*) filter (where covered < ${aggregate.pageCount}) as "shortNodes",
         coalesce((select json_agg(json_build_object('nodeId', node_id, 'covered', covered)) from (
-          select node_id, covered from node where covered < ${aggregate.pageCount} order by node_id limit 10) short), '[]') as first
+          select node_id, covered from node where covered < ${aggregate.pageCount} order by node_id limit ${named}) short), '[]') as first
       from node`.compile(qb),
   );
 }

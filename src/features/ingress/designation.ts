@@ -5,11 +5,14 @@
  * 2. Null against an existing designation is refused with the current reference.
  * 3. Replacing the designated service is another flow and refused here.
  * 4. The new ingress has no ports before the switch of ports: none configured, none observed under Pallet on any target
- *    node. Unknown is not zero: a node without a current report refuses. After a release the ports may be its own: then a
- *    rotation does not ask any more.
+ *    node. Unknown is not zero: a node without a current report refuses.
+ * 5. A rotation does not ask for ports any more once a spec was released that a designation had named: from then on they
+ *    may be its own, and a stolen bearer must be replaceable whatever the nodes report. A release from before the first
+ *    designation is no reason: only a designated ingress gets the ports.
+ * 6. The first designation wants a held spec; a rotation makes a new held revision of a released one, too.
  */
 import { digestDomain, sealRecord } from '../../contract/digest.js';
-import type { IClusterServiceSpec, IClusterServiceSpecContent } from '../../contract/fleet.js';
+import { ClusterServiceSpecContent, type IClusterServiceSpec, type IClusterServiceSpecContent } from '../../contract/fleet.js';
 import { type IFleetCutoverIngressDesignation, launcherBearerInput } from '../../contract/ingress.js';
 import { refuse, type Refused, refuseStale } from '../../contract/problems.js';
 import { recordId } from '../../contract/record-id.js';
@@ -20,9 +23,11 @@ export interface DesignationFacts {
   readonly spec: IClusterServiceSpec | undefined;
   /** The current spec revision is released. */
   readonly specReleased: boolean;
-  /** Any revision of the spec was ever released. */
-  readonly everReleased: boolean;
+  /** Generation of the spec's newest released revision; null where none was released. */
+  readonly newestRelease: number | null;
   readonly current: IFleetCutoverIngressDesignation | undefined;
+  /** Generation of the spec that the first designation named; null before it. */
+  readonly firstDesignatedSpec: number | null;
   /** Target nodes without a whole port report under the current runtime. */
   readonly nodesWithoutPorts: readonly string[];
   /** Target nodes on which the service holds a port under Pallet. */
@@ -50,10 +55,30 @@ export function refuseDesignation(request: DesignationRequest, facts: Designatio
     return refuse('designation-other-service', { current: currentReference, ...notApplied });
   }
   const specReference = spec === undefined ? null : referenceOf(spec);
-  if (spec === undefined || !sameReference(request.heldSpec, specReference))
+  if (spec === undefined || !sameReference(request.heldSpec, specReference)) {
     return refuseStale('spec-stale', 'heldSpec', specReference);
+  }
   if (facts.specReleased && current === undefined) return refuse('spec-not-held', notApplied);
-  if (facts.everReleased) return null;
+  if (!hasRoomForSecret(spec)) {
+    return refuse('spec-refused', { detail: 'the spec has no room for one more secret input', ...notApplied });
+  }
+  return wasReleasedAsIngress(facts) ? null : refusePorts(spec, facts);
+}
+
+function hasRoomForSecret(spec: IClusterServiceSpec): boolean {
+  const { maxItems = 0 } = ClusterServiceSpecContent.properties.secretInputs;
+  return othersSecrets(spec).length < maxItems;
+}
+
+function othersSecrets(spec: IClusterServiceSpec): IClusterServiceSpec['secretInputs'] {
+  return spec.secretInputs.filter((input) => input.name !== launcherBearerInput);
+}
+
+function wasReleasedAsIngress({ newestRelease, firstDesignatedSpec }: DesignationFacts): boolean {
+  return newestRelease !== null && firstDesignatedSpec !== null && newestRelease >= firstDesignatedSpec;
+}
+
+function refusePorts(spec: IClusterServiceSpec, facts: DesignationFacts): Refused | null {
   if (spec.publishedPorts.length > 0) return refuse('ports-configured', notApplied);
   if (facts.nodesWithoutPorts.length > 0) {
     return refuse('ports-unknown', {
@@ -70,8 +95,9 @@ export function refuseDesignation(request: DesignationRequest, facts: Designatio
   return null;
 }
 
-export function launcherSecretId(clusterLife: string, serviceId: string): string {
-  return recordId('se', { clusterLife, secret: launcherBearerInput, serviceId });
+/** Each credential has a secret of its own: a version is a generation, and a credential after a revoked one begins at 1. */
+export function launcherSecretId(clusterLife: string, credentialId: string): string {
+  return recordId('se', { clusterLife, secret: launcherBearerInput, credentialId });
 }
 
 /** The spec's content with the launcher's secret at this version. */
@@ -80,12 +106,11 @@ export function withLauncherSecret(
   secretId: string,
   version: number,
 ): IClusterServiceSpecContent {
-  const { imageDigest, mounts, secretInputs, publishedPorts, placement } = spec;
-  const others = secretInputs.filter((input) => input.name !== launcherBearerInput);
+  const { imageDigest, mounts, publishedPorts, placement } = spec;
   return {
     imageDigest,
     mounts,
-    secretInputs: [...others, { name: launcherBearerInput, secretId, version }],
+    secretInputs: [...othersSecrets(spec), { name: launcherBearerInput, secretId, version }],
     publishedPorts,
     placement,
   };

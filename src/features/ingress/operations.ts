@@ -1,4 +1,8 @@
 /** Designating the new ingress and rotating its launcher's bearer: one owning transaction. */
+import {
+  fleetCutoverIngressDesignationRecord,
+  type IFleetCutoverIngressDesignation,
+} from '../../contract/ingress.js';
 import type { MethodRequest, MethodResponse } from '../../contract/methods.js';
 import { refuse, type Refused, refuseStale } from '../../contract/problems.js';
 import { type Reference, referenceOf, sameReference } from '../../contract/schema.js';
@@ -6,10 +10,10 @@ import { present } from '../../db/present.js';
 import { inTransaction, read, type Tx } from '../../db/transaction.js';
 import type { Deps } from '../../deps.js';
 import { isRefused } from '../../refusal.js';
-import { Secret } from '../../secret.js';
 import { mutate } from '../audit/mutation.js';
 import type { AdministratorActor } from '../auth/actor.js';
-import { issueCredentials, lockSubjectCredentials, rotate } from '../auth/issuing.js';
+import { issueCredentials, lockSubjectCredentials, revokeCredentials, rotate } from '../auth/issuing.js';
+import { credentialState } from '../auth/response.js';
 import { type Cluster, lockClusterOf, shareServices } from '../fleet/facts.js';
 import { readCluster } from '../fleet/read-cluster.js';
 import { advanceSpec, currentSpec } from '../fleet/steps.js';
@@ -30,10 +34,11 @@ import {
   lockSealedUnderOtherKeys,
   portFacts,
   resealSecret,
-  sealingKeyIds,
+  type SealedRow,
+  sealedByEachKey,
   swapDesignation,
 } from './rows.js';
-import { type KeyRing, open, seal } from './sealing.js';
+import { type KeyRing, open, type SealBinding, SealBrokenError, seal } from './sealing.js';
 
 type Prepare = MethodRequest<'prepareFleetCutoverIngress'>;
 
@@ -73,33 +78,30 @@ export function prepareFleetCutoverIngress(
       const stale = refuseStaleReferences(locked, input);
       if (stale !== null) return stale;
       const { cluster } = locked;
-      const [[service], spec, current, ports] = await Promise.all([
+      const [[service], spec, current, first, ports] = await Promise.all([
         shareServices(tx, actor.organizationId, [serviceId]),
         currentSpec(tx, clusterId, serviceId),
         currentDesignation(tx, clusterId),
+        designationAt(tx, clusterId, 1),
         portFacts(tx, clusterId, serviceId, locked.runtime.generation),
       ]);
       const refused = refuseDesignation(input, {
         service,
         spec: spec?.spec,
         specReleased: spec?.released ?? false,
-        everReleased: spec?.everReleased ?? false,
+        newestRelease: spec?.newestRelease ?? null,
         current,
+        firstDesignatedSpec: first?.spec.generation ?? null,
         nodesWithoutPorts: ports.filter((each) => !each.current).map((each) => each.nodeId),
         nodesWithItsPorts: ports.filter((each) => each.holds).map((each) => each.nodeId),
       });
       if (refused !== null) return refused;
       if (ring.length === 0) return refuse('sealing-unavailable', notApplied);
-      const credential = await nextLauncherCredential(tx, deps, ring, actor, cluster, serviceId);
-      if (isRefused(credential)) return credential;
-      const secretId = launcherSecretId(cluster.clusterLife, serviceId);
+      const credential = await nextLauncherCredential(tx, deps, ring, cluster, serviceId);
+      const secretId = launcherSecretId(cluster.clusterLife, credential.credentialId);
       const before = present(spec).spec;
-      const advanced = await advanceSpec(
-        tx,
-        cluster,
-        before,
-        withLauncherSecret(before, secretId, credential.generation),
-      );
+      const content = withLauncherSecret(before, secretId, credential.generation);
+      const advanced = await advanceSpec(tx, cluster, before, content);
       const designation = nextDesignation(current, {
         clusterId,
         clusterLife: cluster.clusterLife,
@@ -132,18 +134,21 @@ function refuseStaleReferences({ cluster, runtime, scope, targetSet }: Locked, i
   );
 }
 
-/** A new generation of the launcher's bearer: its hash for the verifier, its value sealed for the launcher, nothing else. */
+/**
+ * A new generation of the launcher's bearer: its hash for the verifier, its value sealed for the launcher, nothing else. A
+ * revoked credential stays as it is; another one follows it.
+ */
 async function nextLauncherCredential(
   tx: Tx,
   deps: Deps,
   ring: KeyRing,
-  actor: AdministratorActor,
   cluster: Cluster,
   serviceId: string,
-): Promise<{ readonly credentialId: string; readonly generation: number } | Refused> {
+): Promise<{ readonly credentialId: string; readonly generation: number }> {
   const { clusterId, organizationId } = cluster;
-  const [known] = await lockSubjectCredentials(tx, clusterId, serviceId, ['ingress-launcher']);
-  if (known?.revoked === true) return refuse('credential-refused', notApplied);
+  const known = (await lockSubjectCredentials(tx, clusterId, serviceId, ['ingress-launcher'])).find(
+    (credential) => !credential.revoked,
+  );
   const order = { kind: 'ingress-launcher', organizationId, clusterId, subjectId: serviceId, role: null } as const;
   const [issued] =
     known === undefined
@@ -151,16 +156,44 @@ async function nextLauncherCredential(
       : [await rotate(tx, deps.random, known.credential_id)];
   const { credentialId, generation, secret } = present(issued).secret;
   const binding = { clusterId, serviceId, credentialId, generation };
-  const sealed = seal(ring, deps.random, binding, new Secret(secret));
+  const sealed = seal(ring, deps.random, binding, secret);
   await insertSealedSecret(tx, {
     ...sealed,
     clusterId,
     serviceId,
     credentialId,
-    secretId: launcherSecretId(cluster.clusterLife, serviceId),
+    secretId: launcherSecretId(cluster.clusterLife, credentialId),
     version: generation,
   });
   return { credentialId, generation };
+}
+
+/**
+ * Ends all generations of the designated launcher's bearer at once, in every phase. The designation stays; its next rotation
+ * issues another credential. May be done again.
+ */
+export function revokeFleetCutoverIngressCredential(
+  deps: Deps,
+  actor: AdministratorActor,
+  input: MethodRequest<'revokeFleetCutoverIngressCredential'>,
+): Promise<MethodResponse<'revokeFleetCutoverIngressCredential'> | Refused> {
+  const { clusterId } = input;
+  return mutate(deps, actor, input, {
+    method: 'revokeFleetCutoverIngressCredential',
+    clusterId,
+    lock: (tx) => lockClusterOf(tx, actor.organizationId, clusterId),
+    apply: async (tx) => {
+      const current = await currentDesignation(tx, clusterId);
+      const reference = current === undefined ? null : referenceOf(current);
+      if (current === undefined || !sameReference(input.expectedDesignation, reference)) {
+        return refuseStale('designation-stale', 'expectedDesignation', reference);
+      }
+      const [revoked] = await revokeCredentials(tx, [current.credential.credentialId]);
+      return { result: { credential: credentialState(present(revoked)) } };
+    },
+    // For good.
+    isCurrent: () => Promise.resolve(true),
+  });
 }
 
 export function readFleetCutoverIngressDesignation(
@@ -171,20 +204,47 @@ export function readFleetCutoverIngressDesignation(
   const { clusterId, designation: pin } = input;
   return readCluster(deps, 'readFleetCutoverIngressDesignation', actor, clusterId, async (tx) => {
     const current = await currentDesignation(tx, clusterId);
-    if (pin === null) return current === undefined ? refuse('record-unknown') : { designation: current, current: true };
+    if (pin === null) return current === undefined ? refuse('record-unknown') : answerIntact(current, true);
     const pinned = await designationAt(tx, clusterId, pin.generation);
     if (pinned === undefined || !sameReference(pin, referenceOf(pinned))) return refuse('pin-unknown');
-    return {
-      designation: pinned,
-      current: sameReference(referenceOf(pinned), current === undefined ? null : referenceOf(current)),
-    };
+    return answerIntact(pinned, sameReference(pin, current === undefined ? null : referenceOf(current)));
   });
 }
 
-/** Key ids that something is sealed under and that the ring does not have: the service must not start without them. */
-export async function missingKeys(deps: Deps, ring: KeyRing): Promise<string[]> {
-  const used = await read(deps, 'missingKeys', (tx) => sealingKeyIds(tx));
-  return used.filter((keyId) => !ring.some((key) => key.keyId === keyId)).sort();
+/** `current`: no other designation followed it. Whether its credential was revoked since, the credential's state says. */
+function answerIntact(
+  designation: IFleetCutoverIngressDesignation,
+  current: boolean,
+): MethodResponse<'readFleetCutoverIngressDesignation'> | Refused {
+  const errors = fleetCutoverIngressDesignationRecord.check(designation);
+  return errors.length === 0 ? { designation, current } : refuse('record-corrupt');
+}
+
+export interface KeyState {
+  readonly keyId: string;
+  /** `wrong`: the ring's key of this id is not the one that sealed. */
+  readonly state: 'opens' | 'missing' | 'wrong';
+}
+
+/** The keys that something is sealed under, in the order of their ids: without them the service must not start. */
+export async function keyStates(deps: Deps, ring: KeyRing): Promise<KeyState[]> {
+  const rows = await read(deps, 'keyStates', (tx) => sealedByEachKey(tx));
+  return rows.map((row) => ({ keyId: row.keyId, state: keyState(ring, row) }));
+}
+
+function keyState(ring: KeyRing, row: SealedRow): KeyState['state'] {
+  if (!ring.some((key) => key.keyId === row.keyId)) return 'missing';
+  try {
+    open(ring, bindingOf(row), row);
+    return 'opens';
+  } catch (error) {
+    if (error instanceof SealBrokenError) return 'wrong';
+    throw error;
+  }
+}
+
+function bindingOf({ clusterId, serviceId, credentialId, version: generation }: SealedRow): SealBinding {
+  return { clusterId, serviceId, credentialId, generation };
 }
 
 /** Seals everything under the ring's first key, some at a time; gives how many were. */
@@ -196,12 +256,7 @@ export async function resealAll(deps: Deps, ring: KeyRing): Promise<number> {
     const count = await inTransaction(deps, 'reseal', async (tx) => {
       const rows = await lockSealedUnderOtherKeys(tx, active.keyId, 100);
       for (const row of rows) {
-        const binding = {
-          clusterId: row.clusterId,
-          serviceId: row.serviceId,
-          credentialId: row.credentialId,
-          generation: row.version,
-        };
+        const binding = bindingOf(row);
         await resealSecret(tx, row, seal(ring, deps.random, binding, open(ring, binding, row)));
       }
       return rows.length;

@@ -75,12 +75,14 @@ export function insertSealedSecret(tx: Tx, row: SealedRow): Promise<number> {
   );
 }
 
+const sealedColumns = sql`cluster_id as "clusterId", secret_id as "secretId", version, service_id as "serviceId",
+  credential_id as "credentialId", key_id as "keyId", nonce, ciphertext`;
+
 /** Sealed secrets under other keys than this one, locked, at most `limit`. */
 export function lockSealedUnderOtherKeys(tx: Tx, keyId: string, limit: number): Promise<SealedRow[]> {
   return tx.rows(
     sql<SealedRow>`
-      select cluster_id as "clusterId", secret_id as "secretId", version, service_id as "serviceId",
-        credential_id as "credentialId", key_id as "keyId", nonce, ciphertext
+      select ${sealedColumns}
       from control.sealed_secrets where key_id <> ${keyId} order by cluster_id, secret_id, version limit ${limit} for update`.compile(
       qb,
     ),
@@ -95,17 +97,22 @@ export function resealSecret(tx: Tx, row: SealedRow, sealed: Sealed): Promise<nu
   );
 }
 
-/** Ids of all keys that something is sealed under. */
-export async function sealingKeyIds(tx: ReadTx): Promise<string[]> {
-  const rows = await tx.rows(
-    sql<{ keyId: string }>`select distinct key_id as "keyId" from control.sealed_secrets`.compile(qb),
+/** One sealed secret of each key that something is sealed under, in the order of the keys' ids. */
+export function sealedByEachKey(tx: ReadTx): Promise<SealedRow[]> {
+  return tx.rows(
+    sql<SealedRow>`
+      select distinct on (key_id) ${sealedColumns} from control.sealed_secrets
+       order by key_id, cluster_id, secret_id, version`.compile(qb),
   );
-  return rows.map((row) => row.keyId);
 }
 
 export interface PortFacts {
   readonly nodeId: string;
-  /** The node's latest snapshot is whole and was taken under the current runtime. */
+  /**
+   * The node is active, its Pallet is ready, and its latest snapshot is whole and was taken under the current runtime. Of a
+   * quarantined node nobody knows who reports, a revoked one reports no more, and what a Pallet holds that does not answer
+   * is unknown.
+   */
   readonly current: boolean;
   /** The service holds a port there under Pallet. */
   readonly holds: boolean;
@@ -122,7 +129,8 @@ export function portFacts(
   return tx.rows(
     sql<PortFacts>`
       select node.node_id as "nodeId",
-        coalesce(node.local_runtime_generation = ${runtimeGeneration}, false) and node.local_incomplete is null as current,
+        coalesce(node.local_runtime_generation = ${runtimeGeneration}, false) and node.local_incomplete is null
+          and node.state = 'active' and coalesce(snapshot.record::jsonb -> 'pallet' @> '{"ready":true}', false) as current,
         coalesce(snapshot.record::jsonb -> 'ports' @> ${owner}::jsonb, false) as holds
       from control.target_set_heads head
       join control.target_set_nodes target using (cluster_id, generation)

@@ -5,7 +5,8 @@
  * 2. `application` and `ingress` name their owner, a live service of the organization, one per swarm service.
  * 3. `excluded` gives a reason. Every class of a mount, confirmation and release gives one.
  * 4. A service that left the inventory may be stated still, and must be while entries of it are required: they leave
- *    only when the statement names them or the service with a reason.
+ *    only when the statement names them or the service with a reason. A swarm service that was made again under another
+ *    id carries them over by its owner.
  * 5. `coreflow: none` and a service of class `coreflow` exclude each other; `classified` needs exactly one.
  */
 import type { IProblemEntry, TBatchEntryCode } from '../../contract/problems.js';
@@ -65,7 +66,9 @@ export function judgeStatement(statement: IFleetCutoverScopeStatement, facts: St
   if (statement.coreflow.state === 'undetermined' && coreflows.length > 0) refuse('coreflow', 0, 'coreflow-mismatch');
 
   for (const service of facts.predecessor?.services ?? []) {
-    if (stated.has(service.swarmServiceId) || !facts.servicesWithEntries.has(service.swarmServiceId)) continue;
+    const carriedOver = service.serviceId !== null && owners.has(service.serviceId);
+    if (stated.has(service.swarmServiceId) || carriedOver || !facts.servicesWithEntries.has(service.swarmServiceId))
+      continue;
     refuse(
       'services',
       statement.services.length,

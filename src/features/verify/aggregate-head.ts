@@ -36,6 +36,7 @@ export async function compareAggregateHead(
     return;
   }
   const newest = last?.generation ?? 0;
+  const value = last?.value ?? null;
   for (let generation = newest + 1; generation <= Math.min(head.generation, newest + 100); generation += 1) {
     findings.add(
       'aggregate_revisions',
@@ -49,7 +50,7 @@ export async function compareAggregateHead(
     matchedCount,
     completeGeneration,
     ...(head.generation > newest ? {} : { generation: newest, digest: last?.digest ?? null }),
-    ...(last?.value == null ? {} : fromRecord(last.value)),
+    ...(value === null ? {} : fromRecord(value)),
   };
   const wrong = Object.entries(expected).filter(([name, value]) => head[name as keyof HeadRow] !== value);
   if (wrong.length === 0) return;

@@ -178,7 +178,7 @@ class AggregateReplay {
     stored: readonly StoredChange[],
   ): readonly SetChange[] {
     const { findings } = this.#verification;
-    if (accepted?.changes != null) {
+    if (accepted !== undefined && accepted.changes !== null) {
       compareChanges(this.#verification, this.#cluster.clusterId, generation, accepted.changes, stored, accepted.seq);
       return accepted.changes;
     }

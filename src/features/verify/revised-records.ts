@@ -59,7 +59,8 @@ async function verifyChain<
   );
   chain.end(head, `${table}_heads`, { cluster_id: clusterId });
   const { last } = chain;
-  const wrong = head === undefined || last?.value == null ? null : headContradiction(head, last.value);
+  const value = last?.value ?? null;
+  const wrong = head === undefined || value === null ? null : headContradiction(head, value);
   if (wrong !== null)
     findings.add(`${table}_heads`, { cluster_id: clusterId }, 'the head is not the newest revision', wrong);
   return last;

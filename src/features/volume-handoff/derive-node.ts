@@ -253,6 +253,7 @@ export function deriveNode(facts: NodeFacts): NodeDerivation {
 /** The scope's statements as one node's derivation looks them up. */
 class ScopeView {
   private readonly services: ReadonlyMap<string, IFleetCutoverScopeService>;
+  private readonly owned: ReadonlyMap<string, IFleetCutoverScopeService>;
   private readonly mountClasses: ReadonlyMap<string, TMountClass>;
   private readonly released: ReadonlySet<string>;
   private readonly releasedAnonymous: ReadonlySet<string>;
@@ -264,6 +265,11 @@ class ScopeView {
     const here = <T extends { readonly nodeId: string }>(list: readonly T[]) =>
       list.filter((each) => each.nodeId === nodeId);
     this.services = new Map(scope.services.map((service) => [service.swarmServiceId, service]));
+    this.owned = new Map(
+      scope.services.flatMap((service) =>
+        service.class === 'application' && service.serviceId !== null ? [[service.serviceId, service] as const] : [],
+      ),
+    );
     this.mountClasses = new Map(
       scope.services.flatMap((service) =>
         service.mounts.map((mount) => [`${service.swarmServiceId}\0${mount.target}`, mount.class] as const),
@@ -282,6 +288,10 @@ class ScopeView {
 
   service(swarmServiceId: string | null): IFleetCutoverScopeService | undefined {
     return swarmServiceId === null ? undefined : this.services.get(swarmServiceId);
+  }
+  /** The application whose owner is this service of ours. */
+  applicationOf(serviceId: string): IFleetCutoverScopeService | undefined {
+    return this.owned.get(serviceId);
   }
   applications(): IFleetCutoverScopeService[] {
     return [...this.services.values()].filter((service) => service.class === 'application');
@@ -526,9 +536,10 @@ function keepEntries(
   const inUse = mountedByUnfinishedTasks(facts);
   const kept = new Map<string, RequiredEntry>();
   for (const entry of [...facts.previous, ...observed.values()]) {
-    const service = view.service(entry.swarmServiceId);
-    if (service?.class !== 'application' || service.serviceId !== entry.serviceId) continue;
-    const mountClass = view.mountClass(entry.swarmServiceId, entry.mountPath);
+    // By owner: a swarm service that was removed and made again has another id and the same volumes.
+    const service = view.applicationOf(entry.serviceId);
+    if (service === undefined) continue;
+    const mountClass = view.mountClass(service.swarmServiceId, entry.mountPath);
     if (mountClass !== undefined && mountClass !== 'shared-read-only') continue;
     if (view.isReleased(entry)) continue;
     if (entry.anonymous && view.releasesAnonymous(entry.serviceId) && !inUse.has(entry.volumeName ?? '')) continue;

@@ -12,18 +12,16 @@ import { clusterPart } from './derivation-rows.js';
 export { readDerivationHead, lockDerivationHead } from './derivation-rows.js';
 export { referenceOfHead as derivationReference } from './steps.js';
 
-/** Swarm services of which entries are required now. */
+/** Those of the services of ours of which entries are required now. */
 export async function servicesWithEntries(
   tx: ReadTx,
   clusterId: string,
-  swarmServiceIds: readonly string[],
+  serviceIds: readonly string[],
 ): Promise<Set<string>> {
   const rows = await tx.rows(
     sql<{ id: string }>`
-      select distinct swarm_service_id as id from control.required_entries
-      where cluster_id = ${clusterId} and until is null and swarm_service_id = any(${[...swarmServiceIds]}::text[])`.compile(
-      qb,
-    ),
+      select distinct service_id as id from control.required_entries
+      where cluster_id = ${clusterId} and until is null and service_id = any(${[...serviceIds]}::text[])`.compile(qb),
   );
   return new Set(rows.map((row) => row.id));
 }

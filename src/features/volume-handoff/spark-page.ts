@@ -48,6 +48,9 @@ interface LoadedPage extends PinnedPage {
 
 const emptySubset = Buffer.alloc(0);
 
+/** The node has been authenticated: its token is not there any more. */
+type PageRequest = Omit<ISparkGetFleetCutoverPreparedVolumeHandoffsRequest, 'nodeToken'>;
+
 export class SparkPageReader {
   readonly #deps: Deps;
   readonly #pages = new LRUCache<string, PinnedPage>({
@@ -67,7 +70,7 @@ export class SparkPageReader {
   /** The answer's canonical JSON. */
   async read(
     actor: NodeActor,
-    request: ISparkGetFleetCutoverPreparedVolumeHandoffsRequest,
+    request: PageRequest,
     protocol: IProtocolOffer,
   ): Promise<Buffer | Refused> {
     const tail = `,"protocol":${canonicalizeStrictJson(protocol)}}`;
@@ -100,7 +103,7 @@ export class SparkPageReader {
   async #load(
     tx: ReadTx,
     actor: NodeActor,
-    request: ISparkGetFleetCutoverPreparedVolumeHandoffsRequest,
+    request: PageRequest,
     generation: number,
   ): Promise<LoadedPage | Refused | null> {
     const { clusterId, nodeId } = actor;

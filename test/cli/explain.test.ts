@@ -1,0 +1,185 @@
+/** `explain`, `advance` and `watch` against the real service. */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { Command, CommanderError } from '@commander-js/extra-typings';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { CommandHost } from '../../src/cli/command-host.js';
+import { ageText } from '../../src/cli/gate-lines.js';
+import { registerRemoteCommands } from '../../src/cli/remote-commands.js';
+import type { MethodResponse } from '../../src/contract/methods.js';
+import { type Cutover, cutover } from '../support/cutover.js';
+import { startService, type TestService } from '../support/service.js';
+
+type Explanation = MethodResponse<'explainFleetCutover'>;
+
+let service: TestService;
+let environment: Record<string, string>;
+let made = 0;
+
+beforeAll(async () => {
+  service = await startService({ logLevel: 'warn' });
+  environment = { FLEET_CUTOVER_URL: service.url, FLEET_CUTOVER_TOKEN: service.token };
+});
+afterAll(() => service.close());
+
+function newCutover(): Promise<Cutover> {
+  made += 1;
+  return cutover(service, `cli-${made}`);
+}
+
+async function run(...args: string[]) {
+  const result = { stdout: '', stderr: '', code: 0 };
+  const host: CommandHost = {
+    environment,
+    stdout: (text) => (result.stdout += text),
+    stderr: (text) => (result.stderr += text),
+    setExitCode: (code) => (result.code = code),
+  };
+  const program = new Command().exitOverride().configureOutput({ writeErr: host.stderr, writeOut: host.stdout });
+  registerRemoteCommands(program, host);
+  await program.parseAsync(args, { from: 'user' }).catch((error: unknown) => {
+    if (!(error instanceof CommanderError)) throw error;
+    result.code = 2; // as the program's entry does
+  });
+  return result;
+}
+
+describe('explain', () => {
+  it('shows every gate, what is missing and who acts next', async () => {
+    const { clusterId } = await newCutover();
+    const result = await run('explain', '--cluster', clusterId);
+    expect(result).toMatchObject({ code: 0, stderr: '' });
+    expect(result.stdout).toMatch(/^phase swarm \(generation 1\); next: draining, \d of 6 gates are not met\n/);
+    expect(result.stdout).toMatch(/^ {2}UNMET {2}targets-accepted +1 missing; administrator acts next$/m);
+    expect(result.stdout).toMatch(/^ {2}met {4}no-quarantine$/m);
+    expect(result.stdout).toContain('- no target set was accepted');
+  });
+
+  it('shows coverage with what remains, and the evidence with its age', async () => {
+    const cut = await newCutover();
+    await cut.bringTo('draining');
+    await cut.reportAll();
+    await cut.prepare();
+    await cut.hold(0, 0);
+    const { stdout } = await run('explain', '--cluster', cut.clusterId);
+    const { coverage } = await cut.explain();
+    expect(coverage.remaining).toBeGreaterThan(0);
+    expect(stdout).toContain(
+      `coverage: ${coverage.covered} of ${coverage.total} pages, ${coverage.completeNodes} of ${coverage.targetNodes} ` +
+        `nodes complete; ${coverage.remaining} reports remain, 1 came within the last minute`,
+    );
+    expect(stdout).toMatch(/UNMET {2}coverage-complete +\d+ missing; pallet acts next/);
+    expect(stdout).toMatch(new RegExp(`evidence: ${(await cut.aggregate()).id} generation \\d+`));
+    const asJson = JSON.parse((await run('explain', '--cluster', cut.clusterId, '--json')).stdout) as Explanation;
+    expect(asJson.gates.filter((gate) => !gate.met).map((gate) => gate.code)).toEqual(
+      (await cut.unmet()).map((gate) => gate.code),
+    );
+  });
+
+  it('is about one node, service or handoff', async () => {
+    const cut = await newCutover();
+    await cut.bringTo('draining');
+    await cut.prepare();
+    const node = cut.nodeIds[1]!;
+    const about = await run('explain', '--cluster', cut.clusterId, '--node', node);
+    expect(about.stdout).toContain('(met ones are not shown)');
+    expect(about.stdout).toContain(`[node ${node}]`);
+    const [entry] = (await cut.fleet.entries()).filter((each) => each.nodeId === node);
+    expect(about.stdout).toContain(`${node}/${entry!.id} ${entry!.serviceName} ${entry!.mountPath}: prepared`);
+    const handoff = await run('explain', '--cluster', cut.clusterId, '--handoff', `${node}/${entry!.id}`);
+    expect(handoff.stdout).toMatch(/^required volumes:\n {2}.*: prepared \(generation 1\)$/m);
+    const owned = await run('explain', '--cluster', cut.clusterId, '--service', entry!.serviceId, '--json');
+    expect((JSON.parse(owned.stdout) as Explanation).entries.map((each) => each.id)).toContain(entry!.id);
+  });
+
+  it('refuses what it cannot be about', async () => {
+    const { clusterId } = await newCutover();
+    const unknown = await run('explain', '--cluster', clusterId, '--node', 'nobody');
+    expect(unknown).toMatchObject({ code: 1, stdout: '' });
+    expect(unknown.stderr).toContain('record-unknown');
+    expect((await run('explain', '--cluster', clusterId, '--handoff', 'no-slash')).code).toBe(2);
+    expect((await run('explain', '--cluster', clusterId, '--node', 'a', '--service', 'b')).code).toBe(2);
+    expect((await run('explain')).code).toBe(2);
+  });
+});
+
+describe('advance', () => {
+  it('prints what is unmet, changes nothing and ends with 1', async () => {
+    const cut = await newCutover();
+    const result = await run('advance', '--cluster', cut.clusterId, '--to', 'draining');
+    expect(result.code).toBe(1);
+    expect(result.stdout).toMatch(/UNMET {2}targets-accepted +1 missing; administrator acts next/);
+    expect(result.stderr).toContain('There is no way back');
+    expect(result.stderr).toContain('gate-unmet');
+    expect(await cut.phase()).toBe('swarm');
+    const asJson = await run('advance', '--cluster', cut.clusterId, '--to', 'draining', '--json');
+    expect(asJson).toMatchObject({ code: 1, stdout: '' });
+    expect(asJson.stderr.trim().split('\n').at(-1)).toContain('"gates":[{');
+  });
+
+  it('checks without moving with --dry-run, then moves, and a repeat of it is a replay', async () => {
+    const cut = await newCutover();
+    await cut.readyFor('draining');
+    const dry = await run('advance', '--cluster', cut.clusterId, '--to', 'draining', '--dry-run');
+    expect(dry).toMatchObject({ code: 0 });
+    expect(dry.stdout).toContain('every gate is met; dry run: nothing was changed');
+    expect(await cut.phase()).toBe('swarm');
+    const args = ['advance', '--cluster', cut.clusterId, '--to', 'draining', '--mutation-id', 'mu-advance'];
+    const done = await run(...args);
+    expect(done).toMatchObject({ code: 0 });
+    expect(done.stdout).toContain('phase draining (generation 2)');
+    expect(await cut.phase()).toBe('draining');
+    const again = await run(...args);
+    expect(again).toMatchObject({ code: 0 });
+    expect(again.stdout).toContain('replay: done before');
+  });
+
+  it('skips no phase, and knows no other', async () => {
+    const { clusterId } = await newCutover();
+    const skipped = await run('advance', '--cluster', clusterId, '--to', 'pallet');
+    expect(skipped).toMatchObject({ code: 1 });
+    expect(skipped.stderr).toContain('pallet does not follow swarm');
+    expect((await run('advance', '--cluster', clusterId, '--to', 'docker')).code).toBe(2);
+  });
+});
+
+describe('watch', () => {
+  it('says what is there, then every change, until it is interrupted', async () => {
+    const cut = await newCutover();
+    await cut.readyFor('draining');
+    const program = join(import.meta.dirname, '..', '..', 'src', 'cli', 'main.ts');
+    const child = spawn(process.execPath, ['--import', 'tsx', program, 'watch', '--cluster', cut.clusterId], {
+      env: { ...process.env, ...environment },
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
+    const ended = once(child, 'exit');
+    const lines = createInterface(child.stdout)[Symbol.asyncIterator]();
+    expect((await lines.next()).value).toMatch(/ now phase swarm \(generation 1\), .*coverage 0\/\d+$/);
+    await cut.advance('draining');
+    expect((await lines.next()).value).toMatch(/ changed: runtime; phase draining \(generation 2\), /);
+    child.kill('SIGINT');
+    expect(await ended).toEqual([0, null]);
+  });
+
+  it('of no such cluster is refused', async () => {
+    const result = await run('watch', '--cluster', 'nobody');
+    expect(result).toMatchObject({ code: 1, stdout: '' });
+    expect(result.stderr).toContain('cluster-unknown');
+  });
+});
+
+describe('an age', () => {
+  it.each<[number, string]>([
+    [0, '0 ms'],
+    [999, '999 ms'],
+    [1000, '1 s'],
+    [59_999, '59 s'],
+    [60_000, '1 min'],
+    [7_200_000, '2 h'],
+    [172_800_001, '2 d'],
+  ])('of %d ms is %s', (ms, text) => {
+    expect(ageText(ms)).toBe(text);
+  });
+});
