@@ -4,6 +4,8 @@ alter table control.nodes drop constraint nodes_state;
 alter table control.nodes add constraint nodes_state check (state in ('active', 'quarantined', 'revoked', 'written-off'));
 -- Generation of the runtime that the latest accepted local snapshot names, if it names one of ours.
 alter table control.nodes add column local_runtime_generation bigint;
+-- Where Pallet keeps the node's fences, as the latest accepted local snapshot says.
+alter table control.nodes add column fence_store_id control.key;
 alter table control.manager_snapshot_heads add column runtime_generation bigint;
 
 alter table control.observed_services add column mode text not null default 'replicated';
@@ -51,6 +53,17 @@ create table control.target_set_nodes (
 insert into control.target_set_nodes (cluster_id, generation, node_id)
   select cluster_id, generation, jsonb_array_elements_text(record::jsonb -> 'nodeIds') from control.target_set_revisions;
 call control.make_immutable('target_set_nodes');
+
+-- Every swarm node id that a node ever had: Swarm keeps tasks of the old one for months.
+create table control.node_swarm_ids (
+  cluster_id control.key not null,
+  swarm_node_id control.key not null,
+  node_id control.key not null,
+  constraint node_swarm_ids_key primary key (cluster_id, swarm_node_id)
+);
+create index node_swarm_ids_by_node on control.node_swarm_ids (cluster_id, node_id);
+insert into control.node_swarm_ids (cluster_id, swarm_node_id, node_id)
+  select cluster_id, swarm_node_id, node_id from control.nodes where swarm_node_id is not null;
 
 create sequence control.coverage_versions;
 
@@ -139,7 +152,7 @@ create trigger forward_only before insert on control.runtime_revisions
 do $$
 begin
   if exists (select from pg_roles where rolname = 'fleet_cutover_service') then
-    grant select, insert, update on control.node_gate_facts, control.held_fences, control.coverage to fleet_cutover_service;
+    grant select, insert, update on control.node_gate_facts, control.held_fences, control.coverage, control.node_swarm_ids to fleet_cutover_service;
     grant select, insert on control.coreflow_retirements, control.write_offs, control.target_set_nodes to fleet_cutover_service;
     grant usage on sequence control.coverage_versions to fleet_cutover_service;
   end if;
@@ -152,6 +165,7 @@ select target.cluster_id, target.node_id, head.generation as aggregate_generatio
 from control.target_set_heads targets
 join control.target_set_nodes target using (cluster_id, generation)
 join control.aggregate_heads head on head.cluster_id = target.cluster_id
+join control.nodes node on node.cluster_id = target.cluster_id and node.node_id = target.node_id and node.state <> 'written-off'
 left join control.coverage coverage on coverage.cluster_id = target.cluster_id and coverage.node_id = target.node_id;
 comment on view operator.coverage is 'How many pages of the current aggregate each target node has covered with held fences.';
 

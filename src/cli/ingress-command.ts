@@ -60,10 +60,14 @@ export function registerIngress(program: CommandUnknownOpts, host: CommandHost):
     .action((options) =>
       guarded(host, options.json === true, async () => {
         const answer = await withClient(host, options, async (client) => {
-          const { designation } = await currentDesignation(client, options.cluster);
+          const [{ designation }, { runtime }] = await Promise.all([
+            currentDesignation(client, options.cluster),
+            client.readFleetCutoverState({ clusterId: options.cluster }),
+          ]);
           return client.revokeFleetCutoverIngressCredential({
             mutationId: mutationIdOf(host, options.mutationId),
             clusterId: options.cluster,
+            runtime: referenceOf(runtime),
             expectedDesignation: referenceOf(designation),
           });
         });

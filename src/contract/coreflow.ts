@@ -33,14 +33,18 @@ export const FleetCutoverCoreflowRetirementEvidence = closed({
   relay: FleetCutoverCoreflowRelay,
   /** The manager snapshot that does not have the service any more. */
   managerSnapshot: FleetCutoverAcceptedEvidenceReference,
-  /** The relay's node, whose snapshot has no container of it, and whose Spark refuses the old mode. */
-  localSnapshot: FleetCutoverAcceptedEvidenceReference,
-  spark: closed({
-    bundleDigest: Digest,
-    unitDigest: Digest,
-    configurationDigest: Digest,
-    oldModeRefused: Type.Literal(true),
-  }),
+  /** The relay's node, whose snapshot has no container of it, and whose Spark refuses the old mode; null where it is written off. */
+  localSnapshot: nullable(FleetCutoverAcceptedEvidenceReference),
+  spark: nullable(
+    closed({
+      bundleDigest: Digest,
+      unitDigest: Digest,
+      configurationDigest: Digest,
+      oldModeRefused: Type.Literal(true),
+    }),
+  ),
+  /** The confirmed write-off of the relay's node, which nothing can be read from any more; null where it reports. */
+  writeOff: nullable(FleetCutoverAcceptedEvidenceReference),
   /** Its credential, revoked for good at this generation. */
   credential: closed({ credentialId: Identifier, generation: PositiveInteger }),
   predecessor: nullable(FleetCutoverAcceptedEvidenceReference),
@@ -49,7 +53,16 @@ export type IFleetCutoverCoreflowRetirementEvidence = Static<typeof FleetCutover
 export const fleetCutoverCoreflowRetirementEvidenceRecord = defineRecord(
   'IFleetCutoverCoreflowRetirementEvidence',
   FleetCutoverCoreflowRetirementEvidence,
-  { sealed: true },
+  {
+    sealed: true,
+    rules: ({ localSnapshot, spark, writeOff }) => {
+      const reported = localSnapshot !== null && spark !== null;
+      const lost = writeOff !== null && localSnapshot === null && spark === null;
+      return (reported && writeOff === null) || lost
+        ? []
+        : ['rests either on a report of the relay’s node or on its write-off'];
+    },
+  },
 );
 export const validateFleetCutoverCoreflowRetirementEvidence = async (value: unknown): Promise<string[]> =>
   fleetCutoverCoreflowRetirementEvidenceRecord.validate(value);

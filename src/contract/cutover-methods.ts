@@ -177,7 +177,7 @@ export const cutoverMethods = {
     'fleetcutover',
     'revokeFleetCutoverIngressCredential',
     'Ends all generations of the designated launcher’s credential at once; the next rotation issues another',
-    { clusterId: Identifier, expectedDesignation: Reference },
+    { clusterId: Identifier, runtime: Reference, expectedDesignation: Reference },
     { credential: CredentialState },
   ),
   readFleetCutoverIngressDesignation: query(

@@ -95,6 +95,7 @@ export const heldFenceRefusals = [
   'pin-stale',
   'page-unknown',
   'membership-differs',
+  'store-differs',
   'fence-conflict',
   'node-not-targeted',
 ] as const;

@@ -121,6 +121,7 @@ export const batchEntryCodes = [
   'overlap-unknown',
   'volume-unknown',
   'strays-only',
+  'entry-written-off',
   'spec-differs',
   'node-differs',
 ] as const;

@@ -52,6 +52,7 @@ export interface NodesTable {
   local_incomplete: string | null;
   created_at: Generated<Date>;
   local_runtime_generation: number | null;
+  fence_store_id: string | null;
 }
 
 export interface ServicesTable {
@@ -394,6 +395,12 @@ export interface TargetSetNodesTable {
   node_id: string;
 }
 
+export interface NodeSwarmIdsTable {
+  cluster_id: string;
+  swarm_node_id: string;
+  node_id: string;
+}
+
 export interface CoverageTable {
   cluster_id: string;
   node_id: string;
@@ -492,6 +499,7 @@ export interface Database {
   'control.node_gate_facts': NodeGateFactsTable;
   'control.held_fences': HeldFencesTable;
   'control.target_set_nodes': TargetSetNodesTable;
+  'control.node_swarm_ids': NodeSwarmIdsTable;
   'control.coverage': CoverageTable;
   'control.coreflow_retirements': CoreflowRetirementsTable;
   'control.write_offs': WriteOffsTable;

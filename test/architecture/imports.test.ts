@@ -30,6 +30,7 @@ const features = [
 const pureFiles = [
   'features/audit/chain.ts',
   'features/audit/context.ts',
+  'features/gate/facts-about.ts',
   'features/gate/gates.ts',
   'features/held-fence/evidence.ts',
   'features/ingress/designation.ts',

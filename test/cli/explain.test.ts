@@ -10,7 +10,9 @@ import { ageText } from '../../src/cli/gate-lines.js';
 import { registerRemoteCommands } from '../../src/cli/remote-commands.js';
 import type { MethodResponse } from '../../src/contract/methods.js';
 import { type Cutover, cutover } from '../support/cutover.js';
+import { createFleet } from '../support/fleet.js';
 import { startService, type TestService } from '../support/service.js';
+import { localSnapshot, managerSnapshot, swarmNode } from '../support/snapshots.js';
 
 type Explanation = MethodResponse<'explainFleetCutover'>;
 
@@ -94,6 +96,23 @@ describe('explain', () => {
     expect((JSON.parse(owned.stdout) as Explanation).entries.map((each) => each.id)).toContain(entry!.id);
   });
 
+  it('is about a node that is not among the first of those that are missing something', async () => {
+    const nodes = Array.from({ length: 12 }, (_, index) => `n${String(index).padStart(2, '0')}`);
+    const fleet = await createFleet(service, { clusterId: 'cli-wide', nodes });
+    await fleet.reported('n00', { local: localSnapshot(), manager: managerSnapshot({ nodes: [swarmNode('sn-n00')] }) });
+    await fleet.classified({});
+    expect((await fleet.accept(nodes)).status).toBe(200);
+    const whole = JSON.parse((await run('explain', '--cluster', 'cli-wide', '--json')).stdout) as Explanation;
+    const unobserved = whole.gates.find((gate) => gate.code === 'targets-observed')!;
+    expect([unobserved.missingCount, unobserved.missing.length]).toEqual([12, 10]);
+    const last = JSON.parse(
+      (await run('explain', '--cluster', 'cli-wide', '--node', 'n11', '--json')).stdout,
+    ) as Explanation;
+    expect(last.gates).toMatchObject([
+      { code: 'targets-observed', met: false, missingCount: 1, missing: [{ nodeId: 'n11' }] },
+    ]);
+  });
+
   it('refuses what it cannot be about', async () => {
     const { clusterId } = await newCutover();
     const unknown = await run('explain', '--cluster', clusterId, '--node', 'nobody');
@@ -161,7 +180,7 @@ describe('watch', () => {
     expect((await lines.next()).value).toMatch(/ changed: runtime; phase draining \(generation 2\), /);
     child.kill('SIGINT');
     expect(await ended).toEqual([0, null]);
-  });
+  }, 60_000);
 
   it('of no such cluster is refused', async () => {
     const result = await run('watch', '--cluster', 'nobody');

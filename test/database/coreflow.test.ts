@@ -157,7 +157,11 @@ describe('the retirement', () => {
     expect(fleetCutoverCoreflowRetirementEvidenceRecord.validate(evidence)).toEqual([]);
     expect(referenceOf(evidence)).toEqual(reference);
     const local = await cut.local(0);
-    const { credentials } = await service.done('listCredentials', { clusterId: cut.clusterId, cursor: null, limit: 99 });
+    const { credentials } = await service.done('listCredentials', {
+      clusterId: cut.clusterId,
+      cursor: null,
+      limit: 99,
+    });
     const relay = credentials.find((each) => each.kind === 'coreflow-relay')!;
     expect(evidence).toMatchObject({
       generation: 1,
@@ -256,7 +260,9 @@ describe('the relay’s credential', () => {
     expect((await cut.revokeRelay()).body).toMatchObject({ generation: 2 });
     await expect(
       service.database.owner
-        .query("select revoked from control.credentials where cluster_id = $1 and kind = 'coreflow-relay'", [cut.clusterId])
+        .query("select revoked from control.credentials where cluster_id = $1 and kind = 'coreflow-relay'", [
+          cut.clusterId,
+        ])
         .then(({ rows }) => rows as unknown),
     ).resolves.toEqual([{ revoked: true }]);
   });

@@ -2,7 +2,14 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type Reference, referenceOf } from '../../src/contract/schema.js';
 import { type Cutover, cutover, relayContainer } from '../support/cutover.js';
 import { mutationId, startService, type TestService } from '../support/service.js';
-import { container, incompleteSnapshot, scopeService, swarmService, taskContainer, volumeMount } from '../support/snapshots.js';
+import {
+  container,
+  incompleteSnapshot,
+  scopeService,
+  swarmService,
+  taskContainer,
+  volumeMount,
+} from '../support/snapshots.js';
 
 let service: TestService;
 let made = 0;
@@ -25,9 +32,7 @@ interface Case {
 }
 
 const applications = (cut: Cutover, change: (each: Cutover['world']['services'][number]) => object) => {
-  cut.world.services = cut.world.services.map((each) =>
-    each.id === 'app-0' ? { ...each, ...change(each) } : each,
-  );
+  cut.world.services = cut.world.services.map((each) => (each.id === 'app-0' ? { ...each, ...change(each) } : each));
   return cut.report(0);
 };
 async function quarantine(cut: Cutover, node: number): Promise<void> {
@@ -102,7 +107,10 @@ const toDraining: readonly Case[] = [
       await cut.classify();
     },
     repair: (cut) =>
-      cut.classify({ ...cut.statement, services: [...cut.statement.services, scopeService('late', { class: 'excluded' })] }),
+      cut.classify({
+        ...cut.statement,
+        services: [...cut.statement.services, scopeService('late', { class: 'excluded' })],
+      }),
   },
   {
     of: 'a scope that does not say who the relay is',
@@ -118,7 +126,10 @@ const toDraining: readonly Case[] = [
       });
     },
     repair: (cut) =>
-      cut.classify({ ...cut.statement, services: [...cut.statement.services, scopeService('late', { class: 'excluded' })] }),
+      cut.classify({
+        ...cut.statement,
+        services: [...cut.statement.services, scopeService('late', { class: 'excluded' })],
+      }),
   },
   {
     of: 'targets without a node that has entries',
@@ -335,7 +346,10 @@ describe('every gate alone, through the whole service', () => {
       corestorePublicKey: null,
     });
     expect(await cut.unmet()).toMatchObject([
-      { code: 'containers-stopped', missing: [{ nodeId: `${cut.clusterId}-new`, detail: 'has no accepted local snapshot' }] },
+      {
+        code: 'containers-stopped',
+        missing: [{ nodeId: `${cut.clusterId}-new`, detail: 'has no accepted local snapshot' }],
+      },
     ]);
     await service.done('revokeNode', {
       mutationId: mutationId(),

@@ -67,8 +67,12 @@ describe('importFleet', () => {
       [body.services[0]?.serviceId, true],
     ]);
     expect(body.secrets.map((each) => each.credentialId.slice(0, 2))).toEqual(['nt', 'ns', 'nt', 'ns']);
-    expect(await authenticateNode(service.deps, 'b', new Secret(body.secrets[0]?.secret ?? ''))).toMatchObject({ nodeId: 'b' });
-    expect(await authenticateNode(service.deps, 'a', new Secret(body.secrets[2]?.secret ?? ''))).toMatchObject({ nodeId: 'a' });
+    expect(await authenticateNode(service.deps, 'b', new Secret(body.secrets[0]?.secret ?? ''))).toMatchObject({
+      nodeId: 'b',
+    });
+    expect(await authenticateNode(service.deps, 'a', new Secret(body.secrets[2]?.secret ?? ''))).toMatchObject({
+      nodeId: 'a',
+    });
     expect((await service.done('listNodes', { clusterId: 'one', cursor: null, limit: 10 })).nodes).toHaveLength(2);
   });
 

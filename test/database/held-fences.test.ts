@@ -1,6 +1,9 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { bareDigest } from '../../src/contract/digest.js';
-import type { IFleetCutoverHeldVolumeFenceEvidencePage, TFleetCutoverVolumeFence } from '../../src/contract/held-fence.js';
+import type {
+  IFleetCutoverHeldVolumeFenceEvidencePage,
+  TFleetCutoverVolumeFence,
+} from '../../src/contract/held-fence.js';
 import { maximumHeldFenceEvidenceBytes, maximumObservationCensusBytes } from '../../src/contract/limits.js';
 import { referenceOf } from '../../src/contract/schema.js';
 import { type Cutover, cutover, sealFence } from '../support/cutover.js';
@@ -180,9 +183,19 @@ describe('evidence of held fences', () => {
     expect(after).toEqual(before);
   });
 
-  it.each<[string, (evidence: IFleetCutoverHeldVolumeFenceEvidencePage) => IFleetCutoverHeldVolumeFenceEvidencePage, string]>([
-    ['an older pin', (good) => ({ ...good, aggregate: { ...good.aggregate, generation: good.aggregate.generation - 1 } }), 'pin-stale'],
-    ['a pin to come', (good) => ({ ...good, aggregate: { ...good.aggregate, generation: good.aggregate.generation + 1 } }), 'pin-stale'],
+  it.each<
+    [string, (evidence: IFleetCutoverHeldVolumeFenceEvidencePage) => IFleetCutoverHeldVolumeFenceEvidencePage, string]
+  >([
+    [
+      'an older pin',
+      (good) => ({ ...good, aggregate: { ...good.aggregate, generation: good.aggregate.generation - 1 } }),
+      'pin-stale',
+    ],
+    [
+      'a pin to come',
+      (good) => ({ ...good, aggregate: { ...good.aggregate, generation: good.aggregate.generation + 1 } }),
+      'pin-stale',
+    ],
     ['another digest', (good) => ({ ...good, aggregate: { ...good.aggregate, digest: bareDigest('x') } }), 'pin-stale'],
     ['another aggregate', (good) => ({ ...good, aggregate: referenceNamed('ha-x') }), 'pin-stale'],
     ['another page content', (good) => ({ ...good, contentDigest: bareDigest('x') }), 'pin-stale'],
@@ -193,8 +206,16 @@ describe('evidence of held fences', () => {
     ['another cluster', (good) => withFirst(good, { clusterId: 'other' }), 'membership-differs'],
     ['another volume', (good) => withFirst(good, { volumeId: 'vo-other' }), 'membership-differs'],
     ['another mount', (good) => withFirst(good, { mountIdentityDigest: bareDigest('x') }), 'membership-differs'],
-    ['another handoff generation', (good) => withFirst(good, { handoff: { ...good.fences[0]!.handoff, generation: 2 } }), 'membership-differs'],
-    ['another handoff digest', (good) => withFirst(good, { handoff: { ...good.fences[0]!.handoff, digest: bareDigest('x') } }), 'membership-differs'],
+    [
+      'another handoff generation',
+      (good) => withFirst(good, { handoff: { ...good.fences[0]!.handoff, generation: 2 } }),
+      'membership-differs',
+    ],
+    [
+      'another handoff digest',
+      (good) => withFirst(good, { handoff: { ...good.fences[0]!.handoff, digest: bareDigest('x') } }),
+      'membership-differs',
+    ],
   ])('with %s is refused alone; the report’s snapshots are taken', async (_name, change, code) => {
     const nodeId = cut.nodeIds[0]!;
     const before = await missing(cut);
@@ -438,7 +459,9 @@ describe('coverage', () => {
         case 2: {
           const evidence = await fresh.evidence(node, random(2));
           const stale = { ...evidence.aggregate, generation: evidence.aggregate.generation + 1 };
-          expect((await fresh.send(node, { ...evidence, aggregate: stale })).body.heldVolumeFences.state).toBe('refused');
+          expect((await fresh.send(node, { ...evidence, aggregate: stale })).body.heldVolumeFences.state).toBe(
+            'refused',
+          );
           break;
         }
         case 3:

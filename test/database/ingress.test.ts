@@ -138,7 +138,9 @@ describe('the first designation', () => {
     });
     expect(refusal(await open.prepare({}, secrets[0]!.secret))).toBe('403 role-refused');
     const read = { clusterId: open.clusterId, designation: null };
-    expect((await service.call('readFleetCutoverIngressDesignation', read, stranger)).body.code).toBe('cluster-unknown');
+    expect((await service.call('readFleetCutoverIngressDesignation', read, stranger)).body.code).toBe(
+      'cluster-unknown',
+    );
     const none = await service.call('readFleetCutoverIngressDesignation', read, secrets[0]!.secret);
     expect([none.status, none.body.code]).toEqual([404, 'record-unknown']);
   });
@@ -240,19 +242,19 @@ describe('ports', () => {
       verified: 'seen',
     };
     const proposed = await service.done('writeOffNode', { mutationId: mutationId(), ...writeOff, proposal: null });
-    await service.done('issueAdministratorToken', {
+    const second = await service.done('issueAdministratorToken', {
       mutationId: mutationId(),
       principalId: `second-${clusterId}`,
       role: 'administrator',
     });
-    const written = await service.call('writeOffNode', {
-      mutationId: mutationId(),
-      ...writeOff,
-      proposal: referenceOf(proposed.writeOff),
-    });
-    if (written.status === 200 && (await cut.fleet.node(nodeId)).state === 'written-off')
-      expect(refusal(await stage.prepare({ dryRun: true }))).toBe('accepted');
-    else expect(written.body.code).toBe('write-off-refused');
+    await expectRefused(stage, {}, '422 ports-unknown');
+    await service.done(
+      'writeOffNode',
+      { mutationId: mutationId(), ...writeOff, proposal: referenceOf(proposed.writeOff) },
+      second.secrets[0]!.secret,
+    );
+    expect((await cut.fleet.node(nodeId)).state).toBe('written-off');
+    expect(refusal(await stage.prepare({ dryRun: true }))).toBe('accepted');
   });
 
   it('of the service under Pallet are refused; those of the legacy ingress and of others stay', async () => {
@@ -424,6 +426,7 @@ describe('a replay', () => {
     const another = {
       mutationId: request.mutationId,
       clusterId: stage.clusterId,
+      runtime: request.runtime,
       expectedDesignation: referenceOf(second.designation),
     };
     expect((await service.call('revokeFleetCutoverIngressCredential', another)).body.code).toBe('mutation-id-reused');
@@ -454,11 +457,22 @@ describe('revokeFleetCutoverIngressCredential', () => {
       409,
       { code: 'designation-stale', current: referenceOf(second), mutationOutcome: 'not-applied' },
     ]);
-    const request = { mutationId: mutationId(), clusterId, expectedDesignation: referenceOf(second) };
+    const runtime = await stage.cut.runtime();
+    const request = { mutationId: mutationId(), clusterId, runtime, expectedDesignation: referenceOf(second) };
+    const earlier = await service.call('revokeFleetCutoverIngressCredential', {
+      ...request,
+      runtime: { ...runtime, generation: 3 },
+    });
+    expect([earlier.status, earlier.body.code, earlier.body.current]).toEqual([409, 'runtime-stale', runtime]);
     const dry = await service.done('revokeFleetCutoverIngressCredential', { ...request, dryRun: true });
     expect([dry.credential.revoked, await launcherLogin(service, credentialId, used)]).toEqual([true, 1]);
     const revoked = await service.done('revokeFleetCutoverIngressCredential', request);
-    expect(revoked.credential).toMatchObject({ credentialId, subjectId: serviceId, revoked: true, newestGeneration: 2 });
+    expect(revoked.credential).toMatchObject({
+      credentialId,
+      subjectId: serviceId,
+      revoked: true,
+      newestGeneration: 2,
+    });
     for (const bearer of [used, newest])
       expect(await launcherLogin(service, credentialId, bearer)).toBe('credential-refused');
     expect(await service.done('revokeFleetCutoverIngressCredential', request)).toEqual({ ...revoked, replayed: true });
@@ -602,7 +616,13 @@ describe('what reaches the wire and the operators', () => {
     const rows = async (view: string) =>
       (await owner.query(`select * from operator.${view} where cluster_id = $1 order by 2, 3`, [clusterId])).rows;
     expect(await rows('ingress_designations')).toMatchObject([
-      { generation: '1', current: false, service_id: serviceId, credential_id: credentialId, credential_generation: '1' },
+      {
+        generation: '1',
+        current: false,
+        service_id: serviceId,
+        credential_id: credentialId,
+        credential_generation: '1',
+      },
       {
         generation: '2',
         current: true,

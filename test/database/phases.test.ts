@@ -170,18 +170,24 @@ describe('the database', () => {
     for (const [index, to] of [...fleetCutoverPhases, 'nonsense'].entries()) {
       if (index === rank + 1) continue;
       await expect(
-        owner.query(
-          'update control.runtime_heads set phase = $2, generation = generation + 1 where cluster_id = $1',
-          [clusterId, to],
-        ),
+        owner.query('update control.runtime_heads set phase = $2, generation = generation + 1 where cluster_id = $1', [
+          clusterId,
+          to,
+        ]),
       ).rejects.toMatchObject({ code: '23001', message: `phase ${to} does not follow ${phase}` });
     }
     const next = fleetCutoverPhases[rank + 1] ?? 'pallet';
     const attempts: [string, unknown[]][] = [
       ['update control.runtime_heads set phase = $2 where cluster_id = $1', [clusterId, next]],
-      ['update control.runtime_heads set phase = $2, generation = generation + 2 where cluster_id = $1', [clusterId, next]],
+      [
+        'update control.runtime_heads set phase = $2, generation = generation + 2 where cluster_id = $1',
+        [clusterId, next],
+      ],
       ["update control.runtime_heads set digest = 'x' where cluster_id = $1", [clusterId]],
-      ["update control.runtime_heads set cluster_id = 'other', phase = $2, generation = generation + 1 where cluster_id = $1", [clusterId, next]],
+      [
+        "update control.runtime_heads set cluster_id = 'other', phase = $2, generation = generation + 1 where cluster_id = $1",
+        [clusterId, next],
+      ],
       ['delete from control.runtime_heads where cluster_id = $1', [clusterId]],
       ['update control.runtime_revisions set phase = $2 where cluster_id = $1', [clusterId, next]],
       ['delete from control.runtime_revisions where cluster_id = $1', [clusterId]],
@@ -195,7 +201,10 @@ describe('the database', () => {
   it('lets no runtime begin in another phase or generation, and no revision skip or repeat a phase', async () => {
     const { owner } = service.database;
     const head = (generation: number, phase: string) =>
-      owner.query("insert into control.runtime_heads (cluster_id, generation, digest, phase) values ('raw', $1, 'd', $2)", [generation, phase]);
+      owner.query(
+        "insert into control.runtime_heads (cluster_id, generation, digest, phase) values ('raw', $1, 'd', $2)",
+        [generation, phase],
+      );
     for (const [generation, phase] of [
       [1, 'draining'],
       [1, 'pallet'],
@@ -219,7 +228,9 @@ describe('the database', () => {
       [4, 'pallet'],
       [3, 'nonsense'],
     ] as const) {
-      await expect(revision(clusterId, generation, phase)).rejects.toMatchObject({ code: expect.stringMatching(/^23/) });
+      await expect(revision(clusterId, generation, phase)).rejects.toMatchObject({
+        code: expect.stringMatching(/^23/),
+      });
     }
     await expect(revision('raw', 1, 'draining')).rejects.toMatchObject({ code: '23001' });
     await expect(revision('raw', 2, 'swarm')).rejects.toMatchObject({ code: '23001' });
@@ -227,7 +238,13 @@ describe('the database', () => {
 
   it('takes no truncation of what was', async () => {
     const { owner } = service.database;
-    for (const table of ['runtime_revisions', 'coreflow_retirements', 'write_offs', 'target_set_nodes', 'runtime_heads']) {
+    for (const table of [
+      'runtime_revisions',
+      'coreflow_retirements',
+      'write_offs',
+      'target_set_nodes',
+      'runtime_heads',
+    ]) {
       await expect(owner.query(`truncate control.${table} cascade`), table).rejects.toMatchObject({ code: '23001' });
     }
   });
@@ -339,17 +356,20 @@ describe('what each phase permits', () => {
     },
     'a page read': {
       act: async (cut) => {
-        const response = await fetch(service.url + sparkSwarmNodeContracts.fleetCutoverPreparedVolumeHandoffs.endpoint, {
-          method: 'POST',
-          headers: { 'content-type': 'application/json' },
-          body: JSON.stringify({
-            nodeId: cut.nodeIds[0],
-            nodeToken: cut.fleet.token(cut.nodeIds[0]!),
-            protocol: { major: 32, minor: 15 },
-            aggregate: null,
-            pageIndex: 0,
-          }),
-        });
+        const response = await fetch(
+          service.url + sparkSwarmNodeContracts.fleetCutoverPreparedVolumeHandoffs.endpoint,
+          {
+            method: 'POST',
+            headers: { 'content-type': 'application/json' },
+            body: JSON.stringify({
+              nodeId: cut.nodeIds[0],
+              nodeToken: cut.fleet.token(cut.nodeIds[0]!),
+              protocol: { major: 32, minor: 15 },
+              aggregate: null,
+              pageIndex: 0,
+            }),
+          },
+        );
         const { page } = (await response.json()) as { page: object | null };
         return `${response.status} ${page === null ? 'nothing' : 'a page'}`;
       },
@@ -372,9 +392,11 @@ describe('what each phase permits', () => {
     await standing.get('draining')!.prepare();
   });
 
-  it.each(Object.entries(acts).flatMap(([name, { act, cells }]) =>
-    fleetCutoverPhases.map((phase, index) => ({ name, phase, act, cell: cells[index]! })),
-  ))('$name in $phase: $cell', async ({ phase, act, cell }) => {
+  it.each(
+    Object.entries(acts).flatMap(([name, { act, cells }]) =>
+      fleetCutoverPhases.map((phase, index) => ({ name, phase, act, cell: cells[index]! })),
+    ),
+  )('$name in $phase: $cell', async ({ phase, act, cell }) => {
     expect(await act(standing.get(phase)!)).toBe(cell);
     expect(await standing.get(phase)!.phase()).toBe(phase);
   });

@@ -113,7 +113,11 @@ describe('a watcher', () => {
     for (const each of odd) {
       expect(await watch(each), each).toMatchObject({ cursor, reset: true, changed: [] });
     }
-    const long = await service.call('watchFleetCutover', { clusterId: cut.clusterId, cursor: 'x'.repeat(513), timeoutMs: 0 });
+    const long = await service.call('watchFleetCutover', {
+      clusterId: cut.clusterId,
+      cursor: 'x'.repeat(513),
+      timeoutMs: 0,
+    });
     expect([long.status, long.body.code]).toEqual([400, 'body-schema']);
     for (const timeoutMs of [-1, 60_001, 0.5]) {
       const bad = await service.call('watchFleetCutover', { clusterId: cut.clusterId, cursor, timeoutMs });
@@ -145,7 +149,7 @@ describe('two hundred watchers', () => {
       }),
     );
     // All of them have authenticated and looked once when nothing but the turns is asked any more.
-    for (let before = -1, quiet = 0; quiet < 4; ) {
+    for (let before = -1, quiet = 0; quiet < 4;) {
       await new Promise((resolve) => setTimeout(resolve, 500));
       quiet = before >= 0 && asked() - before <= 2 ? quiet + 1 : 0;
       before = asked();

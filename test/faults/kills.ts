@@ -2,10 +2,14 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { buildFaultFleet, prepareAllKeys } from '../support/fault-fleet.js';
 import { type Dice, dice } from '../support/fuzz-inputs.js';
-import { auditBooks, startLoad } from '../support/kill-load.js';
+import { auditBooks, type Books, startLoad } from '../support/kill-load.js';
 import type { FaultsOptions } from './options.js';
 import type { Stage } from './stage.js';
 import type { Tally } from './tally.js';
+
+/** Mutations that settle between two kills, and the milliseconds after which nobody waits for them any more. */
+const PROGRESS = 10;
+const PROGRESS_MS = 20_000;
 
 export async function runKills(
   stage: Stage,
@@ -20,7 +24,8 @@ export async function runKills(
   const load = startLoad(client, fleet, from, { writers: 6 });
   const roll = dice(options.seed);
   for (let kill = 1; kill <= options.kills; kill += 1) {
-    await sleep(50 + roll.below(400));
+    await someProgress(load.books);
+    await sleep(roll.below(400));
     await killSomething(stage, roll);
     tally.kills += 1;
     if (kill % 20 === 0)
@@ -35,6 +40,13 @@ export async function runKills(
   tally.wrong.push(...audit.wrong);
   tally.serverErrors.push(...load.books.serverErrors);
   if (load.books.wholeReads === 0) tally.wrong.push('nobody has read a whole revision');
+}
+
+/** So that each kill strikes something: a slow machine needs longer than the moment chosen at random. */
+async function someProgress(books: Books): Promise<void> {
+  const enough = books.settled.length + books.serverErrors.length + PROGRESS;
+  const deadline = Date.now() + PROGRESS_MS;
+  while (books.settled.length + books.serverErrors.length < enough && Date.now() < deadline) await sleep(10);
 }
 
 /** Sessions most often, since a process takes its time to come back. */

@@ -51,6 +51,9 @@ async function runVerify(stage: Stage, tally: Tally): Promise<void> {
 
 async function run(options: FaultsOptions, tally: Tally): Promise<void> {
   const stage = await Stage.open(tally, options.plant);
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) {
+    process.once(signal, () => void stage.close().finally(() => process.exit(130)));
+  }
   try {
     const phases: [name: string, phase: () => Promise<void>][] = [
       ['kills under load', () => runKills(stage, options, tally, say)],

@@ -9,7 +9,10 @@ import type {
   IFleetCutoverPreparedVolumeHandoffPage,
   TSparkGetFleetCutoverPreparedVolumeHandoffsResponse,
 } from '../../src/contract/handoff.js';
-import type { IFleetCutoverHeldVolumeFenceEvidencePage, TFleetCutoverVolumeFence } from '../../src/contract/held-fence.js';
+import type {
+  IFleetCutoverHeldVolumeFenceEvidencePage,
+  TFleetCutoverVolumeFence,
+} from '../../src/contract/held-fence.js';
 import { sparkSwarmNodeContracts } from '../../src/contract/limits.js';
 import type { MethodRequest, MethodResponse } from '../../src/contract/methods.js';
 import type {
@@ -75,7 +78,10 @@ export interface Cutover {
   /** One report of a node: its snapshot and, from the first, the manager's. */
   report(node: number, runtime?: Reference | null, options?: ReportOptions): Promise<ReportAnswer>;
   reportAll(): Promise<void>;
-  classify(statement?: IFleetCutoverScopeStatement, over?: Partial<MethodRequest<'classifyFleetCutoverScope'>>): Promise<Answer<'classifyFleetCutoverScope'>>;
+  classify(
+    statement?: IFleetCutoverScopeStatement,
+    over?: Partial<MethodRequest<'classifyFleetCutoverScope'>>,
+  ): Promise<Answer<'classifyFleetCutoverScope'>>;
   accept(nodeIds?: readonly string[]): Promise<Answer<'acceptFleetCutoverTargetSet'>>;
   /** Prepares what is missing and makes the aggregate's next revision where it is behind. */
   prepare(): Promise<void>;
@@ -87,7 +93,10 @@ export interface Cutover {
   hold(node: number, pageIndex: number, generation?: number): Promise<ReportAnswer>;
   holdAll(generation?: number): Promise<void>;
   pageCount(): Promise<number>;
-  advance(to: TFleetCutoverPhase, over?: Partial<MethodRequest<'advanceFleetCutoverPhase'>>): Promise<Answer<'advanceFleetCutoverPhase'>>;
+  advance(
+    to: TFleetCutoverPhase,
+    over?: Partial<MethodRequest<'advanceFleetCutoverPhase'>>,
+  ): Promise<Answer<'advanceFleetCutoverPhase'>>;
   explain(subject?: MethodRequest<'explainFleetCutover'>['subject']): Promise<MethodResponse<'explainFleetCutover'>>;
   /** Unmet gates of the next phase, as `explain` and the advance's refusal agree on them. */
   unmet(): Promise<IFleetCutoverGate[]>;

@@ -137,6 +137,7 @@ function stageOver(service: TestService, cut: Cutover, serviceId: string): Ingre
       service.call('revokeFleetCutoverIngressCredential', {
         mutationId: mutationId(),
         clusterId,
+        runtime: await cut.runtime(),
         expectedDesignation: expected ?? referenceOf((await designation())!),
       }),
   };

@@ -48,7 +48,11 @@ describe('tokens', () => {
 });
 
 describe('matchSecret', () => {
-  const [one, two, three] = ['1', '2', '3'].map((digit) => hashSecret(new Secret(digit.repeat(43)))) as [Buffer, Buffer, Buffer];
+  const [one, two, three] = ['1', '2', '3'].map((digit) => hashSecret(new Secret(digit.repeat(43)))) as [
+    Buffer,
+    Buffer,
+    Buffer,
+  ];
   const kept = { newest_generation: 3, newest_hash: three, used_generation: 1, used_hash: one };
 
   it('accepts the newest and the last used generation, and no other', () => {

@@ -148,7 +148,11 @@ describe('the spec with the launcher’s secret', () => {
   });
 
   it('has an id of its own for each credential', () => {
-    const ids = [launcherSecretId('life-1', 'il-1'), launcherSecretId('life-1', 'il-2'), launcherSecretId('l2', 'il-1')];
+    const ids = [
+      launcherSecretId('life-1', 'il-1'),
+      launcherSecretId('life-1', 'il-2'),
+      launcherSecretId('l2', 'il-1'),
+    ];
     expect(new Set(ids).size).toBe(3);
     expect(launcherSecretId('life-1', 'il-1')).toBe(ids[0]);
   });

@@ -22,7 +22,9 @@ const set = handoffSet({ nodes: { 'n-1': 3, 'n-2': 2 } });
 const own = set.handoffs.filter((handoff) => handoff.nodeId === 'n-1');
 const page = set.pages[0]!;
 
-const evidence = (over: Partial<IFleetCutoverHeldVolumeFenceEvidencePage> = {}): IFleetCutoverHeldVolumeFenceEvidencePage => ({
+const evidence = (
+  over: Partial<IFleetCutoverHeldVolumeFenceEvidencePage> = {},
+): IFleetCutoverHeldVolumeFenceEvidencePage => ({
   aggregate: page.aggregate,
   pageIndex: 0,
   contentDigest: page.contentDigest,
@@ -35,6 +37,7 @@ const facts = (over: Partial<EvidenceFacts> = {}): EvidenceFacts => ({
   phase: 'draining',
   aggregate: page.aggregate,
   targeted: true,
+  fenceStoreId: 'fs-n-1',
   page: {
     contentDigest: page.contentDigest,
     expected: own.map((handoff) => ({
@@ -225,19 +228,62 @@ describe('whether evidence counts', () => {
     ['of a node outside the targets', evidence(), facts({ targeted: false }), 'node-not-targeted'],
     ['without an aggregate', evidence(), facts({ aggregate: null, page: null }), 'pin-stale'],
     ['of an older aggregate', evidence(), facts({ aggregate: referenceNamed('ha-1', 2) }), 'pin-stale'],
-    ['of the same generation with another digest', evidence(), facts({ aggregate: { ...page.aggregate, digest: bareDigest('x') } }), 'pin-stale'],
+    [
+      'of the same generation with another digest',
+      evidence(),
+      facts({ aggregate: { ...page.aggregate, digest: bareDigest('x') } }),
+      'pin-stale',
+    ],
     ['of a page beyond the end', evidence(), facts({ page: null }), 'page-unknown'],
     ['of another page content', evidence({ contentDigest: bareDigest('x') }), facts(), 'pin-stale'],
     ['with a fence less', evidence({ fences: [first, second] }), facts(), 'membership-differs'],
     ['that is empty although there are entries', evidence({ fences: [] }), facts(), 'membership-differs'],
-    ['with fences although there is no entry', evidence(), facts({ page: { ...facts().page!, expected: [] } }), 'membership-differs'],
+    [
+      'with fences although there is no entry',
+      evidence(),
+      facts({ page: { ...facts().page!, expected: [] } }),
+      'membership-differs',
+    ],
     ['with another order', evidence({ fences: [second, first, third] }), facts(), 'membership-differs'],
-    ['of another cluster', evidence({ fences: [altered(first, { clusterId: 'other' }), second, third] }), facts(), 'membership-differs'],
-    ['of another volume', evidence({ fences: [altered(first, { volumeId: 'other' }), second, third] }), facts(), 'membership-differs'],
-    ['of another mount', evidence({ fences: [first, altered(second, { mountIdentityDigest: bareDigest('x') }), third] }), facts(), 'membership-differs'],
-    ['of another handoff generation', evidence({ fences: [first, second, altered(third, { handoff: { ...third.handoff, generation: 2 } })] }), facts(), 'membership-differs'],
+    [
+      'of another cluster',
+      evidence({ fences: [altered(first, { clusterId: 'other' }), second, third] }),
+      facts(),
+      'membership-differs',
+    ],
+    [
+      'of another volume',
+      evidence({ fences: [altered(first, { volumeId: 'other' }), second, third] }),
+      facts(),
+      'membership-differs',
+    ],
+    [
+      'of another mount',
+      evidence({ fences: [first, altered(second, { mountIdentityDigest: bareDigest('x') }), third] }),
+      facts(),
+      'membership-differs',
+    ],
+    [
+      'of another handoff generation',
+      evidence({ fences: [first, second, altered(third, { handoff: { ...third.handoff, generation: 2 } })] }),
+      facts(),
+      'membership-differs',
+    ],
+    ['of a node that names no fence store', evidence(), facts({ fenceStoreId: null }), 'store-differs'],
+    ['of another fence store', evidence(), facts({ fenceStoreId: 'fs-other' }), 'store-differs'],
+    [
+      'of two fence stores',
+      evidence({ fences: [first, altered(second, { fenceStoreId: 'fs-other' }), third] }),
+      facts(),
+      'store-differs',
+    ],
     ['at a lower generation', evidence(), facts({ known: [known({ generation: 2 })] }), 'fence-conflict'],
-    ['at the same generation with another digest', evidence(), facts({ known: [known({ digest: bareDigest('x') })] }), 'fence-conflict'],
+    [
+      'at the same generation with another digest',
+      evidence(),
+      facts({ known: [known({ digest: bareDigest('x') })] }),
+      'fence-conflict',
+    ],
   ])('is not so %s', (_name, given, about, code) => {
     expect(judgeEvidence(given, about)).toBe(code);
   });

@@ -222,5 +222,5 @@ describe('the store', () => {
       }
     }
     expect(acknowledged).toBeGreaterThan(4);
-  });
+  }, 60_000);
 });

@@ -7,7 +7,9 @@ import { openFenceStore } from '../../src/agents/pallet/fence-store.js';
 import { createReferencePallet, type NodePallet } from '../../src/agents/pallet/node-pallet.js';
 import { createSparkAgent } from '../../src/agents/spark/agent.js';
 import { createForwardedPages, heldFenceEvidence } from '../../src/agents/spark/forwarding.js';
+import type { SparkEvent } from '../../src/agents/spark/log.js';
 import { openSparkState } from '../../src/agents/spark/spark-state.js';
+import { startSpark } from '../../src/agents/spark/start.js';
 import { createSparkClient } from '../../src/client/spark-client.js';
 import { systemClock } from '../../src/clock.js';
 import type { ISparkGetFleetCutoverPreparedVolumeHandoffsRequest as PageRequest } from '../../src/contract/handoff.js';
@@ -176,6 +178,38 @@ describe('what is forwarded', () => {
     const [after] = sent();
     expect(after!.fences[3]).toMatchObject({ id: before!.fences[3]!.id, generation: 2 });
     expect(after!.fences.filter((_, index) => index !== 3)).toEqual(before!.fences.filter((_, index) => index !== 3));
+  });
+});
+
+describe('the program of the agent', () => {
+  it('keeps the fences in its directory from one process to the next', async () => {
+    const { server, sent } = await openCloudly(set);
+    const events: SparkEvent[] = [];
+    const start = (palletDirectory: string | null) =>
+      startSpark(
+        {
+          nodeId: 'node-a',
+          nodeToken: new Secret('t'.repeat(43)),
+          transport: { url: server.url },
+          source: capturedSource(join(import.meta.dirname, '..', 'fixtures', 'swarm', 'worker')),
+          stateDirectory: join(directory, 'spark'),
+          palletDirectory,
+          once: true,
+          intervalMs: 1000,
+          unitFile: null,
+        },
+        (event) => events.push(event),
+        new AbortController().signal,
+      );
+    await start(join(directory, 'pallet'));
+    const first = sent();
+    expect(first.map((evidence) => evidence.fences.length)).toEqual([32, 8, 0]);
+    await start(join(directory, 'pallet'));
+    expect(sent()).toEqual(first);
+    expect(events.filter((each) => each.event === 'fences-loaded').map((each) => each['held'])).toEqual([0, 40]);
+    expect(events).toContainEqual(expect.objectContaining({ event: 'holds-forwarded', held: 40, acceptedPages: 3 }));
+    await start(null);
+    expect(sent()).toEqual([]);
   });
 });
 

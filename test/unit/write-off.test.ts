@@ -33,7 +33,13 @@ describe('a write-off', () => {
   const confirmed = written(proposed, { proposal: referenceOf(proposed), principalId: 'bob', verified: 'went there' });
 
   it('is proposed by one and confirmed by another, each a sealed generation', () => {
-    expect(proposed).toMatchObject({ generation: 1, state: 'proposed', proposedBy: 'alice', confirmedBy: null, predecessor: null });
+    expect(proposed).toMatchObject({
+      generation: 1,
+      state: 'proposed',
+      proposedBy: 'alice',
+      confirmedBy: null,
+      predecessor: null,
+    });
     expect(confirmed).toMatchObject({
       id: proposed.id,
       generation: 2,
@@ -77,7 +83,10 @@ describe('a write-off', () => {
         current: referenceOf(proposed),
       });
     }
-    expect(refusal(undefined, { proposal: referenceOf(proposed) })).toMatchObject({ code: 'write-off-stale', current: null });
+    expect(refusal(undefined, { proposal: referenceOf(proposed) })).toMatchObject({
+      code: 'write-off-stale',
+      current: null,
+    });
   });
 
   it('is for ever', () => {

@@ -29,7 +29,7 @@ import {
 import { swapScope, swapTargetSet } from '../scope/rows.js';
 import { judgeStrays } from '../scope/strays.js';
 import { judgeStatement } from '../scope/statement.js';
-import { blockerSummary, preparedTargets, servicesWithEntries } from '../volume-handoff/facts.js';
+import { blockerSummary, preparedMounts, servicesWithEntries } from '../volume-handoff/facts.js';
 import { deriveAgain } from '../volume-handoff/steps.js';
 
 interface Locked {
@@ -93,7 +93,7 @@ export function classifyFleetCutoverScope(
         const judged = judgeStatement(input.statement, facts);
         const strays =
           permission(locked.runtime.phase, 'classify-scope') === 'strays' && facts.predecessor !== null
-            ? judgeStrays(facts.predecessor, input.statement, await preparedTargets(tx, clusterId))
+            ? judgeStrays(facts.predecessor, input.statement, await preparedMounts(tx, clusterId))
             : [];
         if (judged.entries.length + strays.length > 0) {
           return refuse('scope-refused', {

@@ -13,7 +13,7 @@ import type { AdministratorActor } from '../auth/actor.js';
 import { type Cluster, clusterOf, findNodes } from '../fleet/facts.js';
 import { writeOffNodeRow } from '../fleet/report-rows.js';
 import { refuseByPhase } from '../phase/phase.js';
-import { refuseOtherRuntime, shareRuntime } from '../phase/facts.js';
+import { refuseOtherRuntime, type RuntimeHead, shareRuntime } from '../phase/facts.js';
 import { deriveAgain } from '../volume-handoff/steps.js';
 import { requiredEntryExists } from '../volume-handoff/facts.js';
 import { findWriteOff } from '../write-off/facts.js';
@@ -40,6 +40,11 @@ export function writeOffVolume(
   return writeOff(deps, actor, 'writeOffVolume', input, { kind: 'volume', nodeId, serviceId, mountIdentityDigest });
 }
 
+interface Locked {
+  readonly cluster: Cluster;
+  readonly runtime: RuntimeHead;
+}
+
 function writeOff<N extends WriteOffMethod>(
   deps: Deps,
   actor: AdministratorActor,
@@ -48,24 +53,20 @@ function writeOff<N extends WriteOffMethod>(
   subject: TWriteOffSubject,
 ): Promise<MethodResponse<N> | Refused> {
   const { clusterId } = input;
-  return mutate<N>(deps, actor, input, {
+  return mutate<N, Locked>(deps, actor, input, {
     method,
     clusterId,
-    lock: async (tx) => {
+    lock: async (tx): Promise<Locked | Refused> => {
       const [cluster, runtime] = await Promise.all([
         clusterOf(tx, actor.organizationId, clusterId),
         shareRuntime(tx, clusterId),
       ]);
-      if (isRefused(cluster)) return cluster;
-      const head = present(runtime);
-      return (
-        refuseOtherRuntime(cluster.clusterLife, head, input.runtime) ??
-        refuseByPhase(head.phase, 'write-off') ??
-        cluster
-      );
+      return isRefused(cluster) ? cluster : { cluster, runtime: present(runtime) };
     },
-    apply: async (tx, locked) => {
-      const cluster = locked as Cluster;
+    apply: async (tx, { cluster, runtime }) => {
+      const stale =
+        refuseOtherRuntime(cluster.clusterLife, runtime, input.runtime) ?? refuseByPhase(runtime.phase, 'write-off');
+      if (stale !== null) return stale;
       const unknown = await refuseUnknown(tx, cluster, subject);
       if (unknown !== null) return unknown;
       const decided = await recordWriteOff(tx, cluster, actor, input, subject);

@@ -14,7 +14,7 @@ import { credentialState } from '../auth/response.js';
 import { lockSubjectCredentials } from '../auth/rows.js';
 import { type Cluster, clusterOf, lockClusterOf, lockNode, type NodeFacts } from './facts.js';
 import { refuseMutation, refuseNodeChange, refuseRejoin, refuseRelease, sameOwnerFacts } from './fleet.js';
-import { swarmNodeHolder } from './report-rows.js';
+import { rememberSwarmNode, swarmNodeHolder } from './report-rows.js';
 import { fleetNode } from './response.js';
 import {
   bindSwarmNode,
@@ -159,6 +159,7 @@ export function releaseNodeQuarantine(
       const issued = await Promise.all(
         inOrder.map((each) => rotate(tx, deps.random, each.credential_id, { forgetUsed: true })),
       );
+      void shareRuntime(tx, input.clusterId);
       void releaseNodeRow(tx, input.clusterId, input.nodeId);
       return {
         result: { node: await nodeDocument(tx, cluster, input.nodeId) },
@@ -186,6 +187,7 @@ export function confirmNodeRejoin(
       // Its tasks are judged anew, which falsifies gates.
       await shareRuntime(tx, input.clusterId);
       await bindSwarmNode(tx, input.clusterId, input.nodeId, input.swarmNodeId);
+      await rememberSwarmNode(tx, input.clusterId, input.nodeId, input.swarmNodeId);
       for (const tell of rebound) await tell(tx, cluster, input.nodeId);
       return { result: { node: await nodeDocument(tx, cluster, input.nodeId) } };
     },

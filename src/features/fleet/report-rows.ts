@@ -13,6 +13,7 @@ export interface ReportingNode {
   readonly localGeneration: number;
   readonly localDigest: string | null;
   readonly localIncomplete: string | null;
+  readonly fenceStoreId: string | null;
 }
 
 /** Locks the node's row `for update`: one report of a node at a time. */
@@ -21,7 +22,8 @@ export function lockReportingNode(tx: Tx, clusterId: string, nodeId: string): Pr
     sql<ReportingNode>`
       select node_id as "nodeId", state, swarm_node_id as "swarmNodeId", reported_swarm_node_id as "reportedSwarmNodeId",
         reporter_session_id as "reporterSessionId", observation_sequence as "observationSequence",
-        local_generation as "localGeneration", local_digest as "localDigest", local_incomplete as "localIncomplete"
+        local_generation as "localGeneration", local_digest as "localDigest", local_incomplete as "localIncomplete",
+        fence_store_id as "fenceStoreId"
       from control.nodes where cluster_id = ${clusterId} and node_id = ${nodeId} for update`.compile(qb),
   );
 }
@@ -40,6 +42,8 @@ export interface NodeReport {
   readonly localIncomplete: string | null;
   /** See `nodes.local_runtime_generation`; undefined leaves it as it is. */
   readonly localRuntimeGeneration: number | null | undefined;
+  /** Pallet's fence store as the latest snapshot says; null where it says none. */
+  readonly fenceStoreId: string | null;
 }
 
 export function writeNodeReport(tx: Tx, clusterId: string, nodeId: string, report: NodeReport): Promise<number> {
@@ -51,9 +55,21 @@ export function writeNodeReport(tx: Tx, clusterId: string, nodeId: string, repor
         local_generation = ${report.localGeneration}, local_digest = ${report.localDigest},
         local_seen_at = case when ${report.localSeen} then ${report.receivedAt} else local_seen_at end,
         local_incomplete = ${report.localIncomplete},
+        fence_store_id = ${report.fenceStoreId},
         local_runtime_generation = case when ${report.localRuntimeGeneration !== undefined}
           then ${report.localRuntimeGeneration ?? null}::bigint else local_runtime_generation end
       where cluster_id = ${clusterId} and node_id = ${nodeId}`.compile(qb),
+  );
+}
+
+/** Remembers that the node is, or was, this swarm node. */
+export function rememberSwarmNode(tx: Tx, clusterId: string, nodeId: string, swarmNodeId: string): Promise<number> {
+  return tx.run(
+    sql`
+      insert into control.node_swarm_ids as known (cluster_id, swarm_node_id, node_id)
+      values (${clusterId}, ${swarmNodeId}, ${nodeId})
+      on conflict on constraint node_swarm_ids_key do update set node_id = excluded.node_id
+        where known.node_id <> excluded.node_id`.compile(qb),
   );
 }
 

@@ -104,13 +104,15 @@ export function pageOfNodes(tx: ReadTx, clusterId: string, page: PageRequest): P
   );
 }
 
+/** A node that is written off stays so. */
 export function revokeNodeRow(tx: Tx, clusterId: string, nodeId: string): Promise<number> {
   return tx.run(
     qb
       .updateTable('control.nodes')
       .set({ state: 'revoked', quarantine_reason: null })
       .where('cluster_id', '=', clusterId)
-      .where('node_id', '=', nodeId),
+      .where('node_id', '=', nodeId)
+      .where('state', '<>', 'written-off'),
   );
 }
 
@@ -119,7 +121,14 @@ export function releaseNodeRow(tx: Tx, clusterId: string, nodeId: string): Promi
   return tx.run(
     qb
       .updateTable('control.nodes')
-      .set({ state: 'active', quarantine_reason: null, reporter_session_id: null, observation_sequence: null })
+      .set({
+        state: 'active',
+        quarantine_reason: null,
+        reporter_session_id: null,
+        observation_sequence: null,
+        // Nobody knows whose evidence it was: gates wait for a new report.
+        local_runtime_generation: null,
+      })
       .where('cluster_id', '=', clusterId)
       .where('node_id', '=', nodeId),
   );

@@ -18,7 +18,7 @@ import { readCluster } from '../fleet/read-cluster.js';
 import { readRuntime } from '../phase/facts.js';
 import { listWriteOffs } from '../write-off/facts.js';
 import { type ConcernsSubject, factsAbout } from './facts-about.js';
-import { gatesTo, nextPhase } from './gates.js';
+import { gatesTo, nextPhase, standingGates } from './gates.js';
 import { loadGateFacts } from './gate-facts.js';
 
 type Subject = MethodRequest<'explainFleetCutover'>['subject'];
@@ -48,7 +48,8 @@ export function explainFleetCutover(
     const about = await subjectRows(tx, clusterId, subject);
     if (about === null) return refuse('record-unknown');
     const concerns: ConcernsSubject = (item) => concernsSubject(item, subject, about.swarmServiceId);
-    const gates = next === null ? [] : gatesTo(next, whole ? loaded.facts : factsAbout(loaded.facts, concerns));
+    const facts = whole ? loaded.facts : factsAbout(loaded.facts, concerns);
+    const gates = next === null ? standingGates(facts) : gatesTo(next, facts);
     const { pageCount, targetNodes, covered, completeNodes, coveredLastMinute } = loaded.coverage;
     const total = pageCount * targetNodes;
     return {

@@ -15,6 +15,7 @@ import { runtimeRecord, type RuntimeHead } from '../phase/facts.js';
 import { currentScope, targetSetReference } from '../scope/facts.js';
 import { aggregateFacts, derivationReference, isBehind, readDerivationHead } from '../volume-handoff/facts.js';
 import type { GateFacts, RelayFacts, Seen, Shortage } from './gates.js';
+import { newestRetirement, relayCredential } from './rows.js';
 
 export interface LoadedGateFacts {
   readonly facts: GateFacts;
@@ -29,6 +30,8 @@ interface NodeRow {
   readonly nodeId: string;
   readonly state: string;
   readonly targeted: boolean;
+  /** It is, or was, a node of the swarm, or reported once. */
+  readonly known: boolean;
   readonly generation: number;
   readonly digest: Reference['digest'] | null;
   readonly runtimeGeneration: number | null;
@@ -83,7 +86,7 @@ export async function loadGateFacts(
   const live = nodes.filter((node) => node.state !== 'written-off');
   const targets = live.filter((node) => node.targeted);
   const pageCount = aggregate.head.pageCount;
-  const [coverage, services, tasks, behind, relay] = await Promise.all([
+  const [coverage, services, tasks, behind, relay, surplus] = await Promise.all([
     coverageFacts(
       tx,
       clusterId,
@@ -96,6 +99,7 @@ export async function loadGateFacts(
     runningTasks(tx, clusterId, applications, named),
     isBehind(tx, clusterId, aggregate.head),
     relayFacts(tx, { cluster, nodes: live, scope, runtime: runtimeRevision, manager }),
+    surplusHandoffs(tx, clusterId, named),
   ]);
   const observed = (node: NodeRow) => isObserved(node, runtime);
   const facts: GateFacts = {
@@ -129,7 +133,8 @@ export async function loadGateFacts(
       describeUnobserved,
     ),
     unobservedNodes: listed(
-      live.filter((node) => node.state !== 'revoked' && !observed(node)),
+      // Only two administrators may excuse a node; one that never was in this swarm has nothing to say.
+      live.filter((node) => !observed(node) && (node.state !== 'revoked' || node.known)),
       describeUnobserved,
     ),
     oldestSnapshots: oldestSnapshots(clusterLife, targets, nowMs),
@@ -146,6 +151,7 @@ export async function loadGateFacts(
         ? null
         : { reference: aggregate.reference, complete: aggregate.head.state === 'complete', behind },
     missingHandoffs: missing,
+    surplusHandoffs: surplus,
     uncovered: {
       count: targets.length * pageCount - coverage.covered,
       first: coverage.first.map(({ nodeId, covered }) => ({
@@ -168,9 +174,14 @@ export async function loadGateFacts(
     facts,
     runtime: runtimeRevision,
     derivation: derivationReference(clusterLife, present(derivationHead)),
-    localSnapshotsDigest: bareDigest(targets.map(({ nodeId, generation, digest }) => ({ nodeId, generation, digest }))),
+    localSnapshotsDigest: snapshotsDigest(runtime.phase === 'switching' ? live : targets),
     coverage: { ...coverage, pageCount, targetNodes: targets.length },
   };
+}
+
+/** The gates of `pallet` rest on every node's snapshot, those before on the targets'. */
+function snapshotsDigest(nodes: readonly NodeRow[]): Reference['digest'] {
+  return bareDigest(nodes.map(({ nodeId, generation, digest }) => ({ nodeId, generation, digest })));
 }
 
 /** Whether the node's latest local snapshot is whole and was taken under the runtime being left. */
@@ -229,7 +240,8 @@ function containers(
 function nodeRows(tx: ReadTx, clusterId: string): Promise<NodeRow[]> {
   return tx.rows(
     sql<NodeRow>`
-      select node.node_id as "nodeId", node.state, target.node_id is not null as targeted, node.local_generation as generation,
+      select node.node_id as "nodeId", node.state, target.node_id is not null as targeted,
+        node.swarm_node_id is not null or node.local_digest is not null as known, node.local_generation as generation,
         node.local_digest as digest, node.local_runtime_generation as "runtimeGeneration", node.local_incomplete as incomplete,
         node.local_seen_at as "seenAt", gate.pallet_ready as "palletReady", gate.old_mode_refused as "oldModeRefused",
         gate.active_containers as "activeContainers", gate.confirmed_containers as "confirmedContainers", gate.detail
@@ -302,6 +314,25 @@ async function missingHandoffs(tx: ReadTx, clusterId: string, named: number): Pr
   };
 }
 
+async function surplusHandoffs(tx: ReadTx, clusterId: string, named: number): Promise<Shortage> {
+  const rows = await tx.rows(
+    sql<{ nodeId: string; id: string; total: number }>`
+      select count(*) over () as total, head.node_id as "nodeId", head.handoff_id as id from control.handoff_heads head
+      where head.cluster_id = ${clusterId} and not head.removed and not exists (
+        select from control.required_entries entry where entry.cluster_id = head.cluster_id
+          and entry.node_id = head.node_id and entry.handoff_id = head.handoff_id and entry.until is null)
+      order by head.node_id, head.handoff_id limit ${named}`.compile(qb),
+  );
+  return {
+    count: rows[0]?.total ?? 0,
+    first: rows.map((row) => ({
+      nodeId: row.nodeId,
+      swarmServiceId: null,
+      detail: `handoff ${row.id} is prepared although it is not required any more`,
+    })),
+  };
+}
+
 async function runningServices(tx: ReadTx, clusterId: string, applications: readonly string[]): Promise<Shortage> {
   const rows = await tx.rows(
     sql<{ id: string; name: string; mode: string; replicas: number | null }>`
@@ -327,10 +358,13 @@ async function runningTasks(
     sql<{ nodeId: string | null; swarmServiceId: string; state: string; total: number }>`
       select count(*) over () as total, node.node_id as "nodeId", task.swarm_service_id as "swarmServiceId", task.state
       from control.observed_tasks task
-      left join control.nodes node on node.cluster_id = task.cluster_id and node.swarm_node_id = task.swarm_node_id
+      left join control.node_swarm_ids known on known.cluster_id = task.cluster_id and known.swarm_node_id = task.swarm_node_id
+      left join control.nodes node on node.cluster_id = known.cluster_id and node.node_id = known.node_id
+      left join control.task_verdicts verdict
+        on verdict.cluster_id = task.cluster_id and verdict.swarm_task_id = task.swarm_task_id
       where task.cluster_id = ${clusterId} and task.swarm_service_id = any(${[...applications]}::text[])
         and task.state in ('new', 'pending', 'assigned', 'accepted', 'preparing', 'ready', 'starting', 'running')
-        and node.state is distinct from 'written-off'
+        and node.state is distinct from 'written-off' and verdict.verdict is distinct from 'stopped'
       order by task.swarm_task_id limit ${named}`.compile(qb),
   );
   return {
@@ -352,75 +386,42 @@ interface RelayInput {
 }
 
 async function relayFacts(tx: ReadTx, { cluster, nodes, scope, runtime, manager }: RelayInput): Promise<RelayFacts> {
-  const { clusterId, clusterLife } = cluster;
+  const { clusterId } = cluster;
   if (scope === null || scope.coreflow.state === 'undetermined') return { kind: 'undetermined' };
   const classified = scope.services.find((service) => service.class === 'coreflow');
-  if (classified === undefined) {
-    const labelled = await tx.rows(
-      sql<{ id: string; name: string }>`
-        select swarm_service_id as id, name from control.observed_services
-        where cluster_id = ${clusterId} and role = 'coreflow' order by swarm_service_id`.compile(qb),
-    );
-    return {
-      kind: 'none',
-      labelled: listed(labelled, (row) => ({
-        nodeId: null,
-        swarmServiceId: row.id,
-        detail: `service ${row.name} is labelled coreflow although the scope says that there is none`,
-      })),
-    };
-  }
+  const labelled = await labelledRelays(tx, clusterId, classified?.swarmServiceId ?? null);
+  if (classified === undefined) return { kind: 'none', labelled };
   const { swarmServiceId } = classified;
-  const [service, credential] = await Promise.all([
+  const [service, credential, taskContainers, retired] = await Promise.all([
     tx.maybe(
       sql<{ specVersion: number; specDigest: Reference['digest'] }>`
         select spec_version as "specVersion", spec_digest as "specDigest" from control.observed_services
         where cluster_id = ${clusterId} and swarm_service_id = ${swarmServiceId}`.compile(qb),
     ),
-    tx.maybe(
-      sql<{ credentialId: string; generation: number; revoked: boolean }>`
-        select credential_id as "credentialId", newest_generation as generation, revoked from control.credentials
-        where cluster_id = ${clusterId} and kind = 'coreflow-relay' and subject_id = ${swarmServiceId}`.compile(qb),
-    ),
+    relayCredential(tx, clusterId),
+    liveTaskContainers(tx, clusterId, swarmServiceId),
+    newestRetirement(tx, clusterId),
   ]);
   const found = nodes.flatMap((node) => (node.detail?.relay ?? []).map((container) => ({ node, container })));
   const running = found.filter(({ container }) => container.state === 'running');
   const [only] = running;
-  const live: IFleetCutoverCoreflowRelay | null =
-    only === undefined ||
-    running.length !== 1 ||
-    !isObserved(only.node, runtime) ||
-    service === undefined ||
-    manager.digest === null ||
-    only.node.digest === null
-      ? null
-      : {
-          swarmServiceId,
-          ...service,
-          nodeId: only.node.nodeId,
-          containerId: only.container.containerId,
-          imageDigest: only.container.imageDigest,
-          managerSnapshot: managerSnapshotReference(clusterLife, {
-            generation: manager.generation,
-            digest: manager.digest,
-          }),
-          localSnapshot: {
-            id: localSnapshotId(clusterLife, only.node.nodeId),
-            generation: only.node.generation,
-            digest: only.node.digest,
-          },
-        };
-  const bound = runtime.gate?.coreflowRelay ?? null;
+  const isLive =
+    only !== undefined &&
+    running.length === 1 &&
+    isObserved(only.node, runtime) &&
+    taskContainers.has(only.container.containerId);
+  const bound = runtime.gate?.coreflowRelay ?? retired?.relay ?? null;
   return {
     kind: 'classified',
     swarmServiceId,
+    labelled,
     service: service ?? null,
     containers: listed(found, ({ node, container }) => ({
       nodeId: node.nodeId,
       swarmServiceId,
       detail: `container ${container.name} of the relay is ${container.state}`,
     })),
-    live,
+    live: isLive && service !== undefined ? relayOf(cluster, { swarmServiceId, ...service }, only, manager) : null,
     bound,
     // The retirement binds what the relay's node says, be it a target or not.
     oldModeAccepted: listed(
@@ -429,4 +430,56 @@ async function relayFacts(tx: ReadTx, { cluster, nodes, scope, runtime, manager 
     ),
     credential: credential ?? null,
   };
+}
+
+interface RelayContainer {
+  readonly node: NodeRow;
+  readonly container: NodeDetail['relay'][number];
+}
+
+function relayOf(
+  { clusterLife }: Cluster,
+  service: Pick<IFleetCutoverCoreflowRelay, 'swarmServiceId' | 'specVersion' | 'specDigest'>,
+  { node, container }: RelayContainer,
+  manager: ManagerRow,
+): IFleetCutoverCoreflowRelay | null {
+  if (manager.digest === null || node.digest === null) return null;
+  return {
+    ...service,
+    nodeId: node.nodeId,
+    containerId: container.containerId,
+    imageDigest: container.imageDigest,
+    managerSnapshot: managerSnapshotReference(clusterLife, { generation: manager.generation, digest: manager.digest }),
+    localSnapshot: { id: localSnapshotId(clusterLife, node.nodeId), generation: node.generation, digest: node.digest },
+  };
+}
+
+/** Services that call themselves Coreflow by their label, the classified one left out. */
+async function labelledRelays(tx: ReadTx, clusterId: string, classified: string | null): Promise<Shortage> {
+  const rows = await tx.rows(
+    sql<{ id: string; name: string }>`
+      select swarm_service_id as id, name from control.observed_services
+      where cluster_id = ${clusterId} and role = 'coreflow' and swarm_service_id is distinct from ${classified}::text
+      order by swarm_service_id`.compile(qb),
+  );
+  return listed(rows, (row) => ({
+    nodeId: null,
+    swarmServiceId: row.id,
+    detail: `service ${row.name} is labelled coreflow although the scope does not say that it is`,
+  }));
+}
+
+/** Containers that the manager's non-terminal tasks of a service have. */
+async function liveTaskContainers(tx: ReadTx, clusterId: string, swarmServiceId: string): Promise<Set<string>> {
+  const rows = await tx.rows(
+    sql<{ id: string }>`
+      select container.container_id as id from control.observed_tasks task
+      join control.observed_task_containers container
+        on container.cluster_id = task.cluster_id and container.swarm_task_id = task.swarm_task_id
+      where task.cluster_id = ${clusterId} and task.swarm_service_id = ${swarmServiceId}
+        and task.state in ('new', 'pending', 'assigned', 'accepted', 'preparing', 'ready', 'starting', 'running')`.compile(
+      qb,
+    ),
+  );
+  return new Set(rows.map((row) => row.id));
 }

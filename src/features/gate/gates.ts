@@ -34,6 +34,8 @@ export type RelayFacts =
   | {
       readonly kind: 'classified';
       readonly swarmServiceId: string;
+      /** Other services that call themselves one. */
+      readonly labelled: Shortage;
       /** The service as the latest manager snapshot has it; null where it is gone. */
       readonly service: { readonly specVersion: number; readonly specDigest: string } | null;
       /** Its containers on all nodes, in any state. */
@@ -66,6 +68,8 @@ export interface GateFacts {
   readonly blockers: Shortage;
   readonly aggregate: { readonly reference: Reference; readonly complete: boolean; readonly behind: boolean } | null;
   readonly missingHandoffs: Shortage;
+  /** Prepared although not required any more. */
+  readonly surplusHandoffs: Shortage;
   readonly uncovered: Shortage;
   readonly relay: RelayFacts;
   /** Application services that are neither gone nor at zero, and their non-terminal tasks. */
@@ -78,6 +82,13 @@ export interface GateFacts {
 
 const nothing: Shortage = { count: 0, first: [] };
 const one = (detail: string): Shortage => ({ count: 1, first: [{ nodeId: null, swarmServiceId: null, detail }] });
+
+function join(...shortages: readonly Shortage[]): Shortage {
+  return {
+    count: shortages.reduce((sum, each) => sum + each.count, 0),
+    first: shortages.flatMap((each) => each.first),
+  };
+}
 
 type Actor = IFleetCutoverGate['acts'];
 
@@ -119,6 +130,11 @@ export function nextPhase(phase: TFleetCutoverPhase): TFleetCutoverPhase | null 
       throw new TypeError(`unexpected phase ${String(unexpected)}`);
     }
   }
+}
+
+/** What must go on being true in the last phase: a retirement is void while the relay is seen again. */
+export function standingGates(facts: GateFacts): IFleetCutoverGate[] {
+  return coreflowRetired(facts.relay);
 }
 
 /** Every gate of the way to a phase. */
@@ -172,7 +188,8 @@ function inventoryShortage({ managerSnapshot }: GateFacts): Shortage {
 }
 
 function prepared(facts: GateFacts): IFleetCutoverGate[] {
-  const { aggregate } = facts;
+  const { aggregate, missingHandoffs, surplusHandoffs } = facts;
+  const unequal = join(missingHandoffs, surplusHandoffs);
   const evidence = [record(aggregate?.reference)];
   const incomplete =
     aggregate === null
@@ -188,12 +205,7 @@ function prepared(facts: GateFacts): IFleetCutoverGate[] {
         : nothing;
   return [
     gate('no-blocker', 'administrator', facts.blockers),
-    gate(
-      'aggregate-complete',
-      'administrator',
-      facts.missingHandoffs.count > 0 ? facts.missingHandoffs : incomplete,
-      evidence,
-    ),
+    gate('aggregate-complete', 'administrator', unequal.count > 0 ? unequal : incomplete, evidence),
     gate('aggregate-current', 'administrator', behind, evidence),
     gate(
       'coverage-complete',
@@ -208,14 +220,18 @@ function prepared(facts: GateFacts): IFleetCutoverGate[] {
 function coreflowIdentified(relay: RelayFacts): IFleetCutoverGate {
   switch (relay.kind) {
     case 'undetermined':
-      return gate(
-        'coreflow-identified',
-        'administrator',
-        one(relayUndetermined),
-      );
+      return gate('coreflow-identified', 'administrator', one(relayUndetermined));
     case 'none':
       return gate('coreflow-identified', 'administrator', relay.labelled);
     case 'classified': {
+      if (relay.labelled.count > 0) return gate('coreflow-identified', 'administrator', relay.labelled);
+      if (relay.credential === null) {
+        return gate(
+          'coreflow-identified',
+          'administrator',
+          one('no relay is registered, whose credential could be revoked'),
+        );
+      }
       if (relay.live !== null) {
         return gate('coreflow-identified', 'nobody', nothing, [
           record(relay.live.managerSnapshot),
@@ -239,14 +255,8 @@ function coreflowIdentified(relay: RelayFacts): IFleetCutoverGate {
 }
 
 function stopped(facts: GateFacts): IFleetCutoverGate[] {
-  const running: Shortage = {
-    count: facts.runningServices.count + facts.runningTasks.count,
-    first: [...facts.runningServices.first, ...facts.runningTasks.first],
-  };
-  const containers: Shortage = {
-    count: facts.unobservedNodes.count + facts.activeContainers.count,
-    first: [...facts.unobservedNodes.first, ...facts.activeContainers.first],
-  };
+  const running = join(facts.runningServices, facts.runningTasks);
+  const containers = join(facts.unobservedNodes, facts.activeContainers);
   return [
     gate('applications-stopped', 'administrator', running, [facts.managerSnapshot]),
     gate('containers-stopped', 'administrator', containers, facts.oldestSnapshots),
@@ -260,22 +270,13 @@ function stopped(facts: GateFacts): IFleetCutoverGate[] {
 function coreflowRetired(relay: RelayFacts): IFleetCutoverGate[] {
   switch (relay.kind) {
     case 'undetermined':
-      return [
-        gate(
-          'coreflow-retired',
-          'administrator',
-          one(relayUndetermined),
-        ),
-      ];
+      return [gate('coreflow-retired', 'administrator', one(relayUndetermined))];
     case 'none':
       return [gate('coreflow-retired', 'administrator', relay.labelled)];
     case 'classified': {
       const seen = relay.service === null ? nothing : one('the relay’s service is in the manager snapshot still');
       const unbound = relay.bound === null ? one('the relay was not identified before the switch') : nothing;
-      const missing: Shortage = {
-        count: unbound.count + seen.count + relay.containers.count + relay.oldModeAccepted.count,
-        first: [...unbound.first, ...seen.first, ...relay.containers.first, ...relay.oldModeAccepted.first],
-      };
+      const missing = join(unbound, seen, relay.labelled, relay.containers, relay.oldModeAccepted);
       const credential =
         relay.credential === null
           ? one('no relay is registered')

@@ -18,6 +18,8 @@ import { type Cluster, clusterOf } from '../fleet/facts.js';
 import { lockRuntime, refuseOtherRuntime, runtimeReference, type RuntimeHead, shareRuntime } from '../phase/facts.js';
 import { refuseByPhase } from '../phase/phase.js';
 import { swapRuntime } from '../phase/steps.js';
+import { findWriteOff } from '../write-off/facts.js';
+import { writeOffId } from '../write-off/write-off.js';
 import { gatesTo, nextPhase } from './gates.js';
 import { type LoadedGateFacts, loadGateFacts } from './gate-facts.js';
 import { insertRetirement, newestRetirement, relayCredential, retirementSnapshots } from './rows.js';
@@ -129,10 +131,14 @@ async function retireRelay(
 ): Promise<Reference> {
   const bound = present(relay.bound ?? undefined);
   const credential = present(relay.credential ?? undefined);
-  const [predecessor, local] = await Promise.all([
+  const [predecessor, writeOff] = await Promise.all([
     newestRetirement(tx, cluster.clusterId),
-    retirementSnapshots(tx, cluster, bound.nodeId),
+    findWriteOff(tx, cluster.clusterId, writeOffId(cluster.clusterLife, { kind: 'node', nodeId: bound.nodeId })),
   ]);
+  const lost = writeOff?.state === 'confirmed' ? referenceOf(writeOff) : null;
+  const local = lost === null ? await retirementSnapshots(tx, cluster, bound.nodeId) : null;
+  if (local !== null && !local.spark.oldModeRefused)
+    throw new Error('the gate was met although the old mode is accepted');
   const id = recordId('cr', { clusterLife: cluster.clusterLife, record: 'coreflow-retirement' });
   const evidence: IFleetCutoverCoreflowRetirementEvidence = sealRecord(
     digestDomain('IFleetCutoverCoreflowRetirementEvidence'),
@@ -142,10 +148,11 @@ async function retireRelay(
       clusterId: cluster.clusterId,
       relay: bound,
       managerSnapshot: present(managerSnapshot ?? undefined).reference,
-      localSnapshot: local.reference,
-      spark: { ...local.spark, oldModeRefused: true as const },
+      localSnapshot: local?.reference ?? null,
+      spark: local === null ? null : { ...local.spark, oldModeRefused: true as const },
+      writeOff: lost,
       credential: { credentialId: credential.credentialId, generation: credential.generation },
-      predecessor: predecessor === undefined ? null : { id, ...predecessor },
+      predecessor: predecessor === undefined ? null : referenceOf(predecessor),
     },
   );
   await insertRetirement(tx, evidence, canonicalizeStrictJson(evidence));
@@ -171,7 +178,8 @@ export function revokeFleetCutoverCoreflowCredential(
       const credential = await relayCredential(tx, clusterId);
       if (credential === undefined) return refuse('relay-unknown', notApplied);
       await revokeCredentials(tx, [credential.credentialId]);
-      return { result: credential };
+      const { credentialId, generation } = credential;
+      return { result: { credentialId, generation } };
     },
     // For good.
     isCurrent: () => Promise.resolve(true),

@@ -21,15 +21,17 @@ export function insertRetirement(
   );
 }
 
-export function newestRetirement(
+/** The newest retirement's evidence; undefined before the first. */
+export async function newestRetirement(
   tx: ReadTx,
   clusterId: string,
-): Promise<{ generation: number; digest: Reference['digest'] } | undefined> {
-  return tx.maybe(
-    sql<{ generation: number; digest: Reference['digest'] }>`
-      select generation, digest from control.coreflow_retirements
+): Promise<IFleetCutoverCoreflowRetirementEvidence | undefined> {
+  const row = await tx.maybe(
+    sql<{ record: string }>`
+      select record from control.coreflow_retirements
       where cluster_id = ${clusterId} order by generation desc limit 1`.compile(qb),
   );
+  return row === undefined ? undefined : (JSON.parse(row.record) as IFleetCutoverCoreflowRetirementEvidence);
 }
 
 /** The latest accepted local snapshot of the relay's node, and what its Spark says of itself there. */
@@ -56,10 +58,10 @@ export async function retirementSnapshots(
 export function relayCredential(
   tx: ReadTx,
   clusterId: string,
-): Promise<{ credentialId: string; generation: number } | undefined> {
+): Promise<{ credentialId: string; generation: number; revoked: boolean } | undefined> {
   return tx.maybe(
-    sql<{ credentialId: string; generation: number }>`
-      select credential_id as "credentialId", newest_generation as generation from control.credentials
+    sql<{ credentialId: string; generation: number; revoked: boolean }>`
+      select credential_id as "credentialId", newest_generation as generation, revoked from control.credentials
       where cluster_id = ${clusterId} and kind = 'coreflow-relay'`.compile(qb),
   );
 }

@@ -4,7 +4,8 @@
  * 1. Holds count in `draining` and `switching`; in `pallet` they may be taken again.
  * 2. The pin must be the current aggregate, and complete. A stale pin refuses the evidence, not the report.
  * 3. The fences are exactly the node's entries on the page, in page order; none where it has none.
- * 4. A fence never goes back: no lower generation, and no other content at the same one.
+ * 4. The fences are of the store that the node's latest accepted snapshot names.
+ * 5. A fence never goes back: no lower generation, and no other content at the same one.
  */
 import type { heldFenceRefusals, IFleetCutoverHeldVolumeFenceEvidencePage } from '../../contract/held-fence.js';
 import type { TFleetCutoverPhase } from '../../contract/runtime.js';
@@ -33,6 +34,8 @@ export interface EvidenceFacts {
   /** The current aggregate; null where there is none or it is incomplete. */
   readonly aggregate: Reference | null;
   readonly targeted: boolean;
+  /** Pallet's fence store as the node's latest accepted snapshot names it; null where it names none. */
+  readonly fenceStoreId: string | null;
   /** The page as the aggregate has it; null where it has no such page. */
   readonly page: { readonly contentDigest: string; readonly expected: readonly ExpectedFence[] } | null;
   /** What the node reported before for these handoffs. */
@@ -50,6 +53,7 @@ export function judgeEvidence(
   if (facts.page === null) return 'page-unknown';
   if (facts.page.contentDigest !== evidence.contentDigest) return 'pin-stale';
   if (!holdsExactly(evidence, facts, facts.page.expected)) return 'membership-differs';
+  if (evidence.fences.some((fence) => fence.fenceStoreId !== facts.fenceStoreId)) return 'store-differs';
   return facts.known.some((known) => goesBack(evidence, known)) ? 'fence-conflict' : null;
 }
 

@@ -90,3 +90,21 @@ export function voidHeldPages(tx: Tx, clusterId: string, nodeId: string): Promis
       where cluster_id = ${clusterId} and node_id = ${nodeId} and bit_count(held_pages) > 0`.compile(qb),
   );
 }
+
+/** Takes one page back that was covered for this aggregate generation. */
+export function uncoverPage(
+  tx: Tx,
+  clusterId: string,
+  nodeId: string,
+  aggregateGeneration: number,
+  pageIndex: number,
+): Promise<number> {
+  return tx.run(
+    sql`
+      update control.coverage set covered_pages = set_bit(covered_pages, ${pageIndex}::integer, 0),
+        held_pages = set_bit(held_pages, ${pageIndex}::integer, 0), covered = covered - 1,
+        version = nextval('control.coverage_versions')
+      where cluster_id = ${clusterId} and node_id = ${nodeId} and aggregate_generation = ${aggregateGeneration}
+        and get_bit(covered_pages, ${pageIndex}::integer) = 1`.compile(qb),
+  );
+}

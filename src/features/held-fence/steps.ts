@@ -5,10 +5,11 @@ import type { IFleetCutoverHeldVolumeFenceEvidencePage } from '../../contract/he
 import type { TFleetCutoverPhase } from '../../contract/runtime.js';
 import type { Reference } from '../../contract/schema.js';
 import type { Tx } from '../../db/transaction.js';
+import { shareRuntime } from '../phase/facts.js';
 import { isTarget } from '../scope/facts.js';
 import { CorruptPageError, currentAggregate, handoffRecords, pageAt, readPage } from '../volume-handoff/facts.js';
 import { type ExpectedFence, judgeEvidence, type THeldFenceRefusal } from './evidence.js';
-import { coverPage, knownFences, writeFences } from './rows.js';
+import { coverPage, knownFences, uncoverPage, writeFences } from './rows.js';
 
 export { voidHeldPages } from './rows.js';
 
@@ -28,6 +29,8 @@ export interface EvidenceScope {
   readonly phase: TFleetCutoverPhase;
   /** Unix ms. */
   readonly receivedAt: number;
+  /** Pallet's fence store as the node's latest accepted snapshot names it. */
+  readonly fenceStoreId: string | null;
 }
 
 /** Judges and writes one page's evidence. It only adds coverage, so it locks neither runtime nor aggregate. */
@@ -50,9 +53,15 @@ export async function takeHeldFences(
     phase: scope.phase,
     aggregate: aggregate?.reference ?? null,
     targeted,
+    fenceStoreId: scope.fenceStoreId,
     page,
     known,
   });
+  if (code === 'membership-differs' || code === 'store-differs') {
+    // The node itself says that it does not hold the page as it should. That can falsify a gate.
+    await shareRuntime(tx, clusterId);
+    await uncoverPage(tx, clusterId, nodeId, evidence.aggregate.generation, evidence.pageIndex);
+  }
   if (code !== null) return { state: 'refused', code, aggregate: aggregate?.reference ?? null, coveredPages: 0 };
   if (evidence.fences.length > 0) await writeFences(tx, clusterId, nodeId, evidence.fences);
   const coveredPages = await coverPage(tx, clusterId, nodeId, {

@@ -12,7 +12,11 @@
  * 6. The first designation wants a held spec; a rotation makes a new held revision of a released one, too.
  */
 import { digestDomain, sealRecord } from '../../contract/digest.js';
-import { ClusterServiceSpecContent, type IClusterServiceSpec, type IClusterServiceSpecContent } from '../../contract/fleet.js';
+import {
+  ClusterServiceSpecContent,
+  type IClusterServiceSpec,
+  type IClusterServiceSpecContent,
+} from '../../contract/fleet.js';
 import { type IFleetCutoverIngressDesignation, launcherBearerInput } from '../../contract/ingress.js';
 import { refuse, type Refused, refuseStale } from '../../contract/problems.js';
 import { recordId } from '../../contract/record-id.js';

@@ -1,8 +1,5 @@
 /** Designating the new ingress and rotating its launcher's bearer: one owning transaction. */
-import {
-  fleetCutoverIngressDesignationRecord,
-  type IFleetCutoverIngressDesignation,
-} from '../../contract/ingress.js';
+import { fleetCutoverIngressDesignationRecord, type IFleetCutoverIngressDesignation } from '../../contract/ingress.js';
 import type { MethodRequest, MethodResponse } from '../../contract/methods.js';
 import { refuse, type Refused, refuseStale } from '../../contract/problems.js';
 import { type Reference, referenceOf, sameReference } from '../../contract/schema.js';
@@ -169,8 +166,8 @@ async function nextLauncherCredential(
 }
 
 /**
- * Ends all generations of the designated launcher's bearer at once, in every phase. The designation stays; its next rotation
- * issues another credential. May be done again.
+ * Ends all generations of the designated launcher's bearer at once, whatever the nodes report and however its service is. The
+ * designation stays; its next rotation issues another credential. May be done again.
  */
 export function revokeFleetCutoverIngressCredential(
   deps: Deps,
@@ -181,8 +178,16 @@ export function revokeFleetCutoverIngressCredential(
   return mutate(deps, actor, input, {
     method: 'revokeFleetCutoverIngressCredential',
     clusterId,
-    lock: (tx) => lockClusterOf(tx, actor.organizationId, clusterId),
-    apply: async (tx) => {
+    lock: async (tx) => {
+      const [cluster, runtime] = await Promise.all([
+        lockClusterOf(tx, actor.organizationId, clusterId),
+        shareRuntime(tx, clusterId),
+      ]);
+      return isRefused(cluster) ? cluster : { cluster, runtime: present(runtime) };
+    },
+    apply: async (tx, { cluster, runtime }) => {
+      const stale = refuseOtherRuntime(cluster.clusterLife, runtime, input.runtime);
+      if (stale !== null) return stale;
       const current = await currentDesignation(tx, clusterId);
       const reference = current === undefined ? null : referenceOf(current);
       if (current === undefined || !sameReference(input.expectedDesignation, reference)) {

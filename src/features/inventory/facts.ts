@@ -87,12 +87,19 @@ export interface ObservedTask {
 const taskColumns = sql`task.swarm_task_id as "swarmTaskId", task.swarm_service_id as "swarmServiceId",
   task.swarm_node_id as "swarmNodeId", task.state, task.container_id as "containerId"`;
 
-/** Tasks of one swarm node in the latest accepted manager snapshot. */
-export function tasksOfSwarmNode(tx: ReadTx, clusterId: string, swarmNodeId: string): Promise<ObservedTask[]> {
+/** Tasks of a node in the latest accepted manager snapshot, also under swarm node ids that it had before it rejoined. */
+export function tasksOfNode(
+  tx: ReadTx,
+  clusterId: string,
+  nodeId: string,
+): Promise<(ObservedTask & { former: boolean })[]> {
   return tx.rows(
-    sql<ObservedTask>`
-      select ${taskColumns} from control.observed_tasks task
-      where task.cluster_id = ${clusterId} and task.swarm_node_id = ${swarmNodeId}`.compile(qb),
+    sql<ObservedTask & { former: boolean }>`
+      select ${taskColumns}, node.swarm_node_id is distinct from task.swarm_node_id as former
+      from control.node_swarm_ids known
+      join control.observed_tasks task on task.cluster_id = known.cluster_id and task.swarm_node_id = known.swarm_node_id
+      join control.nodes node on node.cluster_id = known.cluster_id and node.node_id = known.node_id
+      where known.cluster_id = ${clusterId} and known.node_id = ${nodeId}`.compile(qb),
   );
 }
 
@@ -107,7 +114,7 @@ export function tasksOfNobody(
       left join control.observed_swarm_nodes swarm
         on swarm.cluster_id = task.cluster_id and swarm.swarm_node_id = task.swarm_node_id
       where task.cluster_id = ${clusterId} and not exists (
-        select from control.nodes node where node.cluster_id = task.cluster_id and node.swarm_node_id = task.swarm_node_id)`.compile(
+        select from control.node_swarm_ids known where known.cluster_id = task.cluster_id and known.swarm_node_id = task.swarm_node_id)`.compile(
       qb,
     ),
   );
@@ -124,7 +131,7 @@ export function observedServices(
   );
 }
 
-/** Fleet nodes that are bound to these swarm nodes. */
+/** Fleet nodes that are, or were, these swarm nodes. */
 export async function nodesOfSwarmNodes(
   tx: ReadTx,
   clusterId: string,
@@ -132,7 +139,7 @@ export async function nodesOfSwarmNodes(
 ): Promise<string[]> {
   const rows = await tx.rows(
     sql<{ nodeId: string }>`
-      select node_id as "nodeId" from control.nodes
+      select node_id as "nodeId" from control.node_swarm_ids
       where cluster_id = ${clusterId} and swarm_node_id = any(${swarmNodeIds}::text[])`.compile(qb),
   );
   return rows.map((row) => row.nodeId);

@@ -86,7 +86,15 @@ export async function takeLocalSnapshot(
   const record = canonicalizeStrictJson(snapshot);
   const digest = domainDigestOfCanonical(localDomain, record);
   if (digest === node.localDigest) {
-    return { ...before, state: 'unchanged', incomplete: null, seen: true, changed: node.localIncomplete !== null };
+    return {
+      ...before,
+      state: 'unchanged',
+      incomplete: null,
+      seen: true,
+      changed: node.localIncomplete !== null,
+      // The same content names the same runtime; one that is not current any more counts for what it counted before.
+      runtimeGeneration: namedRuntime(scope, snapshot.runtime) ?? undefined,
+    };
   }
   const generation = node.localGeneration + 1;
   await insertLocalSnapshot(tx, scope.clusterId, scope.nodeId, { generation, digest, record }, snapshot);
@@ -138,7 +146,8 @@ export async function takeManagerSnapshot(
   const record = canonicalizeStrictJson(snapshot);
   const digest = domainDigestOfCanonical(managerDomain, record);
   if (digest === head.digest) {
-    await writeManagerHead(tx, scope.clusterId, { ...head, ...seen, incomplete: null });
+    const runtimeGeneration = namedRuntime(scope, snapshot.runtime) ?? head.runtimeGeneration;
+    await writeManagerHead(tx, scope.clusterId, { ...head, ...seen, incomplete: null, runtimeGeneration });
     return { state: 'unchanged', reference, change: null, changed: head.incomplete !== null };
   }
   const generation = head.generation + 1;

@@ -22,6 +22,8 @@ export type TaskNode =
   | { readonly kind: 'unassigned' }
   /** Swarm knows no such node any more, or no fleet node reports it. */
   | { readonly kind: 'unreported'; readonly swarmState: string | null }
+  /** A fleet node with an accepted local snapshot, under a swarm node id that it had before it rejoined. */
+  | { readonly kind: 'former' }
   /** A fleet node with an accepted local snapshot. */
   | { readonly kind: 'reported'; readonly swarmState: string | null };
 
@@ -50,6 +52,12 @@ export function judgeTask(
     return task.containerId === null && containers.length === 0
       ? { verdict: 'not-started', reason: 'never-assigned' }
       : { verdict: 'unknown', reason: 'container-without-node' };
+  }
+  if (node.kind === 'former') {
+    // Swarm keeps such tasks for months; whether anything of them is left, only the machine itself can say.
+    return containers.some(isRunning)
+      ? { verdict: 'unknown', reason: 'former-node-running' }
+      : { verdict: 'stopped', reason: 'node-rejoined' };
   }
   if (task.state === 'orphaned') return { verdict: 'unknown', reason: 'orphaned' };
   if (task.state === 'remove') return { verdict: 'unknown', reason: 'removed' };

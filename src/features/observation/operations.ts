@@ -14,6 +14,7 @@ import {
   lockReportingNode,
   noteReportedSwarmNode,
   quarantineNode,
+  rememberSwarmNode,
   type ReportingNode,
   swarmNodeHolder,
   writeNodeReport,
@@ -124,6 +125,7 @@ async function acceptReport(tx: Tx, acceptance: Acceptance): Promise<string> {
   const local = await takeLocalSnapshot(tx, scope, node, localSnapshot);
   const manager = await takeManagerSnapshot(tx, scope, managerSnapshot);
   const swarmNodeId = observation.state === 'member' ? observation.localSwarmNodeId : node.swarmNodeId;
+  const fenceStoreId = local.snapshot === null ? node.fenceStoreId : (local.snapshot.pallet?.fenceStoreId ?? null);
   await writeNodeReport(tx, cluster.clusterId, actor.nodeId, {
     reporterSessionId: observation.reporterSessionId,
     observationSequence: observation.observationSequence,
@@ -135,12 +137,20 @@ async function acceptReport(tx: Tx, acceptance: Acceptance): Promise<string> {
     localSeen: local.seen,
     localIncomplete: local.incomplete,
     localRuntimeGeneration: local.runtimeGeneration,
+    fenceStoreId,
   });
-  if (acceptance.opensSession) await voidHeldPages(tx, cluster.clusterId, actor.nodeId);
+  if (swarmNodeId !== null && swarmNodeId !== node.swarmNodeId) {
+    await rememberSwarmNode(tx, cluster.clusterId, actor.nodeId, swarmNodeId);
+  }
+  // Neither a new reporter nor another fence store has proved a hold yet.
+  const otherStore = node.fenceStoreId !== null && fenceStoreId !== node.fenceStoreId;
+  if (acceptance.opensSession || otherStore) await voidHeldPages(tx, cluster.clusterId, actor.nodeId);
   await deriveChanged(tx, cluster, actor.nodeId, { local, manager, bound: swarmNodeId !== node.swarmNodeId });
   const evidence = observation.fleetCutoverHeldVolumeFences;
   const fences =
-    evidence === undefined ? noHeldFences : await takeHeldFences(tx, { ...scope, phase: runtime.phase }, evidence);
+    evidence === undefined
+      ? noHeldFences
+      : await takeHeldFences(tx, { ...scope, phase: runtime.phase, fenceStoreId }, evidence);
   const receipt = canonicalizeStrictJson(receiptOf(acceptance, scope.runtime, { local, manager, fences }));
   await writeReporterSession(tx, cluster.clusterId, actor.nodeId, observation.reporterSessionId, {
     observationSequence: observation.observationSequence,

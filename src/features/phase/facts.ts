@@ -5,6 +5,7 @@ import { runtimeId } from '../../contract/record-id.js';
 import type { TFleetCutoverPhase } from '../../contract/runtime.js';
 import { type Reference, sameReference } from '../../contract/schema.js';
 import { qb } from '../../db/query.js';
+import { queueFor } from '../../db/queue.js';
 import type { ReadTx, Tx } from '../../db/transaction.js';
 
 export interface RuntimeHead {
@@ -19,13 +20,21 @@ export function readRuntime(tx: ReadTx, clusterId: string): Promise<RuntimeHead 
 }
 
 /** Current runtime, locked `for share`: it cannot advance before this transaction ends. */
-export function shareRuntime(tx: Tx, clusterId: string): Promise<RuntimeHead | undefined> {
-  return tx.maybe(sql<RuntimeHead>`${selectRuntime(clusterId)} for share`.compile(qb));
+export async function shareRuntime(tx: Tx, clusterId: string): Promise<RuntimeHead | undefined> {
+  const [, head] = await Promise.all([
+    queueFor(tx, 'runtime', clusterId, 'shared'),
+    tx.maybe(sql<RuntimeHead>`${selectRuntime(clusterId)} for share`.compile(qb)),
+  ]);
+  return head;
 }
 
 /** Current runtime, locked `for update`: nothing that could falsify a gate commits meanwhile. */
-export function lockRuntime(tx: Tx, clusterId: string): Promise<RuntimeHead | undefined> {
-  return tx.maybe(sql<RuntimeHead>`${selectRuntime(clusterId)} for update`.compile(qb));
+export async function lockRuntime(tx: Tx, clusterId: string): Promise<RuntimeHead | undefined> {
+  const [, head] = await Promise.all([
+    queueFor(tx, 'runtime', clusterId, 'alone'),
+    tx.maybe(sql<RuntimeHead>`${selectRuntime(clusterId)} for update`.compile(qb)),
+  ]);
+  return head;
 }
 
 function selectRuntime(clusterId: string) {

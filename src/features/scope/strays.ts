@@ -1,8 +1,8 @@
 /**
  * What a statement may still change while the cluster switches: pure.
  *
- * 1. Only strays are stated: services that are new in the inventory, classes of mounts without a prepared handoff, and
- *    confirmations. Everything that was stated stays word for word.
+ * 1. Only strays are stated: services that are new in the inventory, classes of mounts without a prepared handoff,
+ *    releases of entries without one, and confirmations. Everything that was stated stays word for word.
  */
 import { canonicalizeStrictJson } from '../../contract/canonical-json.js';
 import type { IProblemEntry } from '../../contract/problems.js';
@@ -12,11 +12,18 @@ import {
   normalizeScopeStatement,
 } from '../../contract/scope.js';
 
-/** `preparedTargets`: `swarmServiceId NUL target` of every prepared handoff's mount. */
+/** What is prepared, by owner. */
+export interface PreparedMounts {
+  /** `serviceId NUL target` of every prepared handoff's mount. */
+  readonly targets: ReadonlySet<string>;
+  /** `nodeId NUL serviceId NUL mountIdentityDigest` of every prepared handoff. */
+  readonly keys: ReadonlySet<string>;
+}
+
 export function judgeStrays(
   before: IFleetCutoverScope,
   statement: IFleetCutoverScopeStatement,
-  preparedTargets: ReadonlySet<string>,
+  prepared: PreparedMounts,
 ): IProblemEntry[] {
   const entries: IProblemEntry[] = [];
   const refuse = (list: string, index: number, detail: string) =>
@@ -40,16 +47,20 @@ export function judgeStrays(
       }
     }
     for (const target of now.keys()) {
-      if (preparedTargets.has(`${service.swarmServiceId}\0${target}`))
+      if (prepared.targets.has(`${service.serviceId}\0${target}`))
         refuse('services', index, `${target} is prepared and no stray`);
     }
   });
   for (const id of known.keys()) refuse('services', statement.services.length, `${id} must stay stated`);
-  for (const list of ['overlapOwners', 'releasedEntries', 'releasedAnonymousVolumes'] as const) {
+  for (const list of ['overlapOwners', 'releasedAnonymousVolumes'] as const) {
     if (canonicalizeStrictJson(before[list]) !== canonicalizeStrictJson(after[list]))
       refuse(list, 0, 'cannot change any more');
   }
-  for (const list of ['overlapConfirmations', 'dormantVolumes'] as const) {
+  statement.releasedEntries.forEach((entry, index) => {
+    const key = `${entry.nodeId}\0${entry.serviceId}\0${entry.mountIdentityDigest}`;
+    if (prepared.keys.has(key)) refuse('releasedEntries', index, 'it is prepared and no stray');
+  });
+  for (const list of ['overlapConfirmations', 'dormantVolumes', 'releasedEntries'] as const) {
     const kept = new Set(after[list].map((each) => canonicalizeStrictJson(each)));
     if (before[list].some((each) => !kept.has(canonicalizeStrictJson(each))))
       refuse(list, 0, 'what was confirmed must stay');

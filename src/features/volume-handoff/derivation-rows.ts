@@ -4,6 +4,7 @@ import { canonicalizeStrictJson } from '../../contract/canonical-json.js';
 import type { IFleetCutoverDerivation, IFleetCutoverTaskVerdict } from '../../contract/derivation.js';
 import type { Reference } from '../../contract/schema.js';
 import { qb } from '../../db/query.js';
+import { queueFor } from '../../db/queue.js';
 import type { ReadTx, Tx } from '../../db/transaction.js';
 import type { Blocker, NodeGateFacts, RequiredEntry } from './derive-node.js';
 
@@ -20,24 +21,10 @@ const selectHead = (clusterId: string) => sql<DerivationHead>`
 
 /** Undefined where there is no such cluster; likewise below. */
 export const readDerivationHead = (tx: ReadTx, clusterId: string) => tx.maybe(selectHead(clusterId).compile(qb));
-/**
- * Row locks are not fair: sharers that keep coming overtake whoever waits for the row alone, so that a report waited for
- * seconds while administrators went on preparing (measured: up to 5 s behind six writers). Advisory locks queue in
- * order, so everybody passes this one before the row. It protects nothing by itself.
- */
-function queueForDerivation(tx: Tx, clusterId: string, mode: 'shared' | 'alone'): Promise<number> {
-  const key = sql`hashtextextended(${clusterId}, ${derivationQueueSeed})`;
-  const lock = mode === 'shared' ? sql`pg_advisory_xact_lock_shared(${key})` : sql`pg_advisory_xact_lock(${key})`;
-  return tx.run(sql`select ${lock}`.compile(qb));
-}
-
-/** Keeps the queue's keys apart from other advisory locks of the database. */
-const derivationQueueSeed = 7_003_003;
-
 /** Prepare holds it so: keys and blockers cannot change under a mutation. */
 export async function shareDerivationHead(tx: Tx, clusterId: string): Promise<DerivationHead | undefined> {
   const [, head] = await Promise.all([
-    queueForDerivation(tx, clusterId, 'shared'),
+    queueFor(tx, 'derivation', clusterId, 'shared'),
     tx.maybe(sql<DerivationHead>`${selectHead(clusterId)} for share`.compile(qb)),
   ]);
   return head;
@@ -46,7 +33,7 @@ export async function shareDerivationHead(tx: Tx, clusterId: string): Promise<De
 /** Who changes keys or blockers holds it so. */
 export async function lockDerivationHead(tx: Tx, clusterId: string): Promise<DerivationHead | undefined> {
   const [, head] = await Promise.all([
-    queueForDerivation(tx, clusterId, 'alone'),
+    queueFor(tx, 'derivation', clusterId, 'alone'),
     tx.maybe(sql<DerivationHead>`${selectHead(clusterId)} for update`.compile(qb)),
   ]);
   return head;
@@ -239,7 +226,7 @@ export function writeGateFacts(tx: Tx, clusterId: string, nodeId: string, gate: 
   const detail = JSON.stringify({
     active: gate.active.slice(0, shownContainers),
     confirmed: gate.confirmed.slice(0, shownContainers),
-    relay: gate.relay.slice(0, shownContainers),
+    relay: gate.relay,
     spark: gate.spark,
   });
   return tx.run(

@@ -55,6 +55,8 @@ export interface NodeTask {
   readonly swarmNodeId: string | null;
   readonly state: TSwarmTaskState;
   readonly containerId: string | null;
+  /** It was assigned to a swarm node that this node was before it rejoined. */
+  readonly former?: boolean;
 }
 
 export interface NodeFacts {
@@ -74,6 +76,11 @@ export interface NodeFacts {
   readonly targeted: boolean;
   /** What was required of this node before. */
   readonly previous: readonly RequiredEntry[];
+  /**
+   * Which of the entries that may leave are prepared: the anonymous ones of services whose anonymous volumes are released,
+   * and those that are written off. Absent where there are none.
+   */
+  readonly prepared?: ReadonlySet<string>;
   /** What people declared lost for good; absent where nothing is. */
   readonly writtenOff?: WrittenOff;
 }
@@ -81,10 +88,8 @@ export interface NodeFacts {
 export interface WrittenOff {
   /** The whole node is. */
   readonly node: boolean;
-  /** Handoff ids of single volumes that are. */
+  /** Handoff ids of single volumes that are. Those that are prepared stay, so that no handoff has to be changed. */
   readonly entries: ReadonlySet<string>;
-  /** Which of the node's written-off entries are prepared: those stay, so that no handoff has to be changed. */
-  readonly prepared: ReadonlySet<string>;
 }
 
 /** What the gates of the phases need of the node's snapshot. */
@@ -93,7 +98,7 @@ export interface NodeGateFacts {
   readonly oldModeRefused: boolean;
   /** Containers of applications that could write. */
   readonly active: readonly GateContainer[];
-  /** Containers of confirmed overlaps that could. */
+  /** Containers of confirmed overlaps that could; outside Swarm in any state, as an engine may start those again. */
   readonly confirmed: readonly GateContainer[];
   /** Every container of the service that is classed `coreflow`, in any state. */
   readonly relay: readonly (GateContainer & { readonly containerId: string; readonly imageDigest: string | null })[];
@@ -197,8 +202,8 @@ export function deriveNode(facts: NodeFacts): NodeDerivation {
   const view = facts.scope === null ? null : new ScopeView(facts.scope, facts.nodeId);
   const gate = gateFactsOf(facts, view);
   if (facts.writtenOff?.node === true) {
-    const { prepared } = facts.writtenOff;
-    return { entries: facts.previous.filter((entry) => prepared.has(entry.handoffId)), blockers: [], verdicts, gate };
+    const prepared = facts.previous.filter((entry) => facts.prepared?.has(entry.handoffId) === true);
+    return { entries: prepared, blockers: [], verdicts, gate };
   }
   const blockers = new Map<string, Blocker>();
   const block = (...found: readonly Blocker[]) => {
@@ -221,7 +226,7 @@ export function deriveNode(facts: NodeFacts): NodeDerivation {
   const found = readMounts(facts, view);
   block(...found.blockers);
   const kept = keepEntries(facts, view, found.entries);
-  for (const id of facts.writtenOff?.entries ?? []) if (facts.writtenOff?.prepared.has(id) !== true) kept.delete(id);
+  for (const id of facts.writtenOff?.entries ?? []) if (facts.prepared?.has(id) !== true) kept.delete(id);
   const gone = withoutContainer(
     facts,
     [...kept.values()].filter((entry) => !found.entries.has(entry.handoffId)),
@@ -331,8 +336,9 @@ function gateFactsOf(facts: NodeFacts, view: ScopeView | null): NodeGateFacts {
     const container = { swarmServiceId, name, state };
     const serviceClass = view?.service(swarmServiceId)?.class;
     if (serviceClass === 'coreflow') relay.push({ ...container, containerId: id, imageDigest });
-    if (!activeStates.has(state)) continue;
-    if (serviceClass === 'application') active.push(container);
+    const isActive = activeStates.has(state);
+    if (isActive && serviceClass === 'application') active.push(container);
+    if (!isActive && swarmServiceId !== null) continue;
     const holder = { swarmServiceId, containerName: swarmServiceId === null ? name : null };
     if (mounts.some((mount) => view?.isConfirmed({ ...holder, target: mount.destination }) === true)) {
       confirmed.push(container);
@@ -356,12 +362,13 @@ function judgeTasks(facts: NodeFacts): IFleetCutoverTaskVerdict[] {
     if (known === undefined) containers.set(container.swarmTaskId, [container]);
     else known.push(container);
   }
-  const node: TaskNode = { kind: facts.snapshot === null ? 'unreported' : 'reported', swarmState: facts.swarmState };
+  const here: TaskNode = { kind: facts.snapshot === null ? 'unreported' : 'reported', swarmState: facts.swarmState };
+  const former: TaskNode = facts.snapshot === null ? here : { kind: 'former' };
   return facts.tasks.map((task) => ({
     swarmTaskId: task.swarmTaskId,
     swarmServiceId: task.swarmServiceId,
     nodeId: facts.nodeId,
-    ...judgeTask(task, node, containers.get(task.swarmTaskId) ?? []),
+    ...judgeTask(task, task.former === true ? former : here, containers.get(task.swarmTaskId) ?? []),
   }));
 }
 
@@ -542,10 +549,24 @@ function keepEntries(
     const mountClass = view.mountClass(service.swarmServiceId, entry.mountPath);
     if (mountClass !== undefined && mountClass !== 'shared-read-only') continue;
     if (view.isReleased(entry)) continue;
-    if (entry.anonymous && view.releasesAnonymous(entry.serviceId) && !inUse.has(entry.volumeName ?? '')) continue;
+    if (isReleasedAnonymous(facts, view, entry, inUse)) continue;
     kept.set(entry.handoffId, entry);
   }
   return kept;
+}
+
+/**
+ * A released anonymous volume that nobody uses leaves, unless it is prepared: what was prepared leaves only when it is named
+ * or its handoff is removed, so that stopping a service takes nothing away.
+ */
+function isReleasedAnonymous(
+  facts: NodeFacts,
+  view: ScopeView,
+  entry: RequiredEntry,
+  inUse: ReadonlySet<string>,
+): boolean {
+  if (!entry.anonymous || !view.releasesAnonymous(entry.serviceId)) return false;
+  return !inUse.has(entry.volumeName ?? '') && facts.prepared?.has(entry.handoffId) !== true;
 }
 
 /** Volumes of containers that run, or whose task may yet: also one that the manager snapshot does not know of yet. */

@@ -4,6 +4,7 @@ import { present } from '../../db/present.js';
 import { qb } from '../../db/query.js';
 import type { ReadTx } from '../../db/transaction.js';
 import { readScopeHead, readTargetSetHead } from '../scope/facts.js';
+import type { PreparedMounts } from '../scope/strays.js';
 import type { Reference } from '../../contract/schema.js';
 import { type AggregateHead, aggregateReference } from './aggregate.js';
 import { readAggregateHead } from './rows.js';
@@ -26,16 +27,21 @@ export async function servicesWithEntries(
   return new Set(rows.map((row) => row.id));
 }
 
-/** `swarmServiceId NUL target` of every prepared handoff's mount. */
-export async function preparedTargets(tx: ReadTx, clusterId: string): Promise<Set<string>> {
+/** What is prepared and required, by owner; see `scope/strays.ts`. */
+export async function preparedMounts(tx: ReadTx, clusterId: string): Promise<PreparedMounts> {
   const rows = await tx.rows(
-    sql<{ id: string; target: string }>`
-      select distinct entry.swarm_service_id as id, entry.mount_path as target from control.required_entries entry
+    sql<{ nodeId: string; serviceId: string; mountIdentityDigest: string; target: string }>`
+      select entry.node_id as "nodeId", entry.service_id as "serviceId",
+        entry.mount_identity_digest as "mountIdentityDigest", entry.mount_path as target
+      from control.required_entries entry
       join control.handoff_heads head on head.cluster_id = entry.cluster_id and head.node_id = entry.node_id
         and head.handoff_id = entry.handoff_id and not head.removed
       where entry.cluster_id = ${clusterId} and entry.until is null`.compile(qb),
   );
-  return new Set(rows.map((row) => `${row.id}\0${row.target}`));
+  return {
+    targets: new Set(rows.map((row) => `${row.serviceId}\0${row.target}`)),
+    keys: new Set(rows.map((row) => `${row.nodeId}\0${row.serviceId}\0${row.mountIdentityDigest}`)),
+  };
 }
 
 /** Current blockers by code, in code order. */

@@ -27,6 +27,8 @@ export interface KeyFacts {
   readonly sourceDigest: Digest | null;
   readonly targetDigest: Digest | null;
   readonly mountPath: string | null;
+  /** The key, or its whole node, is written off: nothing of it changes any more. */
+  readonly writtenOff: boolean;
   /** Codes of the blockers that block the key. */
   readonly blockers: readonly string[];
   /** Newest generation of the handoff, removed or not; null where there never was one. */
@@ -170,7 +172,12 @@ export function decideBatch(input: BatchInput): HandoffBatch {
       entries.push({ list: 'removals', index, code: 'entry-absent' });
       return;
     }
-    if (input.straysOnly) {
+    if (facts.writtenOff && facts.required) {
+      entries.push({ list: 'removals', index, code: 'entry-written-off' });
+      return;
+    }
+    // What is not required any more may be removed at any time: it only keeps the set from being complete.
+    if (input.straysOnly && facts.required) {
       entries.push({ list: 'removals', index, code: 'strays-only' });
       return;
     }
@@ -198,6 +205,7 @@ function headReference(facts: KeyFacts): Reference {
 function judgeUpsert(upsert: IHandoffUpsert, facts: KeyFacts): TBatchEntryCode | null {
   if (facts.serviceState === 'retired') return 'service-retired';
   if (facts.handoffId === null || !facts.required) return 'entry-not-required';
+  if (facts.writtenOff) return 'entry-written-off';
   if (facts.blockers.length > 0) return 'entry-blocked';
   if (facts.mountPath !== upsert.request.mountPath) return 'mount-path-mismatch';
   return null;

@@ -12,9 +12,11 @@ import {
   firstChangeAfter,
   handoffsFrom,
   insertPages,
-  pageAt,
+  pageContentDigests,
   pageHeads,
   pageOfKey,
+  pagesAt,
+  pagesOfKeys,
   type PageOrderKey,
 } from './rows.js';
 
@@ -81,29 +83,30 @@ export async function publishInPlace(
   writes: readonly HandoffWrite[],
 ): Promise<Published> {
   const byPage = new Map<number, HandoffWrite[]>();
-  const indexes = await Promise.all(writes.map((write) => pageOfKey(tx, clusterId, write)));
+  const indexes = await pagesOfKeys(tx, clusterId, writes);
   writes.forEach((write, position) => {
     const index = indexes[position]!;
     byPage.set(index, [...(byPage.get(index) ?? []), write]);
   });
-  const changed = await Promise.all(
-    [...byPage].map(async ([pageIndex, revised]) => {
-      const stored = await pageAt(tx, clusterId, pageIndex, before.generation);
-      const content = stored === undefined ? null : readPage(stored.tail, stored.contentDigest);
-      if (content === null) throw new CorruptPageError(clusterId, pageIndex);
-      const next = new Map(revised.map((write) => [`${write.nodeId}\0${write.id}`, write]));
-      return makePage(
-        pageIndex,
-        content.handoffs.map((entry) => {
-          const write = next.get(`${entry.nodeId}\0${entry.id}`);
-          return write === undefined ? entry : { ...entry, generation: write.generation, digest: write.digest };
-        }),
-      );
-    }),
-  );
-  await insertPages(tx, clusterId, generation, changed);
-  const heads = await pageHeads(tx, clusterId);
-  return { pageCount: heads.length, setDigest: handoffSetDigest(heads.map((head) => head.contentDigest)) };
+  const stored = await pagesAt(tx, clusterId, [...byPage.keys()], before.generation);
+  const known = new Map(stored.map((page) => [page.pageIndex, page]));
+  const changed = [...byPage].map(([pageIndex, revised]) => {
+    const page = known.get(pageIndex);
+    const content = page === undefined ? null : readPage(page.tail, page.contentDigest);
+    if (content === null) throw new CorruptPageError(clusterId, pageIndex);
+    const next = new Map(revised.map((write) => [`${write.nodeId}\0${write.id}`, write]));
+    return makePage(
+      pageIndex,
+      content.handoffs.map((entry) => {
+        const write = next.get(`${entry.nodeId}\0${entry.id}`);
+        return write === undefined ? entry : { ...entry, generation: write.generation, digest: write.digest };
+      }),
+    );
+  });
+  const inserted = insertPages(tx, clusterId, generation, changed);
+  const contentDigests = await pageContentDigests(tx, clusterId);
+  await inserted;
+  return { pageCount: contentDigests.length, setDigest: handoffSetDigest(contentDigests) };
 }
 
 /** A stored page does not match the digest it was stored under; nothing may be built on it. */

@@ -142,6 +142,8 @@ export function keyFacts(tx: Tx, clusterId: string, keys: readonly IHandoffRemov
     sql<KeyFacts>`
       select entry.handoff_id as "handoffId", coalesce(entry.required, false) as required,
         entry.source_digest as "sourceDigest", entry.target_digest as "targetDigest", entry.mount_path as "mountPath",
+        exists (select from control.write_offs lost where lost.cluster_id = ${clusterId} and lost.node_id = wanted.node_id
+          and lost.state = 'confirmed' and (lost.handoff_id is null or lost.handoff_id = entry.handoff_id)) as "writtenOff",
         coalesce(blocker.codes, '{}') as blockers, head.generation, head.digest, head.claim_digest as "claimDigest",
         head.request_digest as "requestDigest", head.removed,
         node.local_generation as "localGeneration", node.local_digest as "localDigest", service.state as "serviceState"
@@ -279,6 +281,33 @@ export async function pageOfKey(tx: ReadTx, clusterId: string, key: PageOrderKey
   return row?.pageIndex ?? 0;
 }
 
+/** {@link pageOfKey} for many keys, in their order. */
+export async function pagesOfKeys(tx: ReadTx, clusterId: string, keys: readonly PageOrderKey[]): Promise<number[]> {
+  const rows = await tx.rows(
+    sql<{ pageIndex: number }>`
+      select coalesce(head.page_index, 0) as "pageIndex"
+      from unnest(${keys.map((key) => key.nodeId)}::text[], ${keys.map((key) => key.id)}::text[]) with ordinality
+        as wanted (node_id, handoff_id, ordinal)
+      left join lateral (
+        select page_index from control.page_heads
+        where cluster_id = ${clusterId} and (first_node_id, first_handoff_id) <= (wanted.node_id, wanted.handoff_id)
+        order by first_node_id desc, first_handoff_id desc limit 1
+      ) head on true
+      order by wanted.ordinal`.compile(qb),
+  );
+  return rows.map((row) => row.pageIndex);
+}
+
+/** Content digests of the newest complete layout, in page order: one text of up to 300 KB, which is read fastest. */
+export async function pageContentDigests(tx: ReadTx, clusterId: string): Promise<Digest[]> {
+  const { digests } = await tx.one(
+    sql<{ digests: string | null }>`
+      select string_agg(content_digest, ',' order by page_index) as digests
+      from control.page_heads where cluster_id = ${clusterId}`.compile(qb),
+  );
+  return digests === null ? [] : (digests.split(',') as Digest[]);
+}
+
 export function pageHeads(
   tx: ReadTx,
   clusterId: string,
@@ -304,6 +333,25 @@ export async function pageAt(
       order by since_generation desc limit 1`.compile(qb),
   );
   return row === undefined ? undefined : { contentDigest: row.contentDigest, tail: row.bytes.toString('utf8') };
+}
+
+/** {@link pageAt} for many pages, in no order. */
+export function pagesAt(
+  tx: ReadTx,
+  clusterId: string,
+  pageIndexes: readonly number[],
+  generation: number,
+): Promise<{ pageIndex: number; contentDigest: Digest; tail: string }[]> {
+  return tx.rows(
+    sql<{ pageIndex: number; contentDigest: Digest; tail: string }>`
+      select wanted.page_index as "pageIndex", page.content_digest as "contentDigest", convert_from(page.bytes, 'UTF8') as tail
+      from unnest(${pageIndexes}::integer[]) as wanted (page_index)
+      join lateral (
+        select content_digest, bytes from control.handoff_pages
+        where cluster_id = ${clusterId} and page_index = wanted.page_index and since_generation <= ${generation}
+        order by since_generation desc limit 1
+      ) page on true`.compile(qb),
+  );
 }
 
 export function insertPages(tx: Tx, clusterId: string, since: number, pages: readonly PageContent[]): Promise<number> {

@@ -68,11 +68,7 @@ export class SparkPageReader {
   }
 
   /** The answer's canonical JSON. */
-  async read(
-    actor: NodeActor,
-    request: PageRequest,
-    protocol: IProtocolOffer,
-  ): Promise<Buffer | Refused> {
+  async read(actor: NodeActor, request: PageRequest, protocol: IProtocolOffer): Promise<Buffer | Refused> {
     const tail = `,"protocol":${canonicalizeStrictJson(protocol)}}`;
     const { nodeId, aggregate: head } = actor;
     if (request.aggregate === null && head.state !== 'complete') return nothing(nodeId, tail);

@@ -13,7 +13,7 @@ import {
   nodesOfSwarmNodes,
   observedServices,
   tasksOfNobody,
-  tasksOfSwarmNode,
+  tasksOfNode,
 } from '../inventory/facts.js';
 import { writtenOffOfNode } from '../write-off/facts.js';
 import { currentScope, scopeReference, targetSetReference } from '../scope/facts.js';
@@ -34,7 +34,14 @@ import {
   writeVerdicts,
 } from './derivation-rows.js';
 import { deriveCluster } from './derive-cluster.js';
-import { type Blocker, deriveNode, makeBlocker, type NodeFacts, type RequiredEntry } from './derive-node.js';
+import {
+  type Blocker,
+  deriveNode,
+  makeBlocker,
+  type NodeFacts,
+  type RequiredEntry,
+  type WrittenOff,
+} from './derive-node.js';
 import { adjustMatched, countPrepared, insertAggregateHead, preparedIds } from './rows.js';
 
 export interface DerivedCluster {
@@ -148,14 +155,14 @@ async function deriveOneNode(
   context: NodeContext,
 ): Promise<PartChange> {
   const { clusterId, clusterLife } = cluster;
-  const [evidence, previous, knownBlockers] = await Promise.all([
+  const [evidence, previous, knownBlockers, tasks, lost] = await Promise.all([
     nodeEvidence(tx, clusterId, nodeId),
     requiredEntriesOfNode(tx, clusterId, nodeId),
     blockerIdsOfPart(tx, clusterId, nodeId),
+    tasksOfNode(tx, clusterId, nodeId),
+    writtenOffOfNode(tx, clusterId, nodeId),
   ]);
-  const lost = await writtenOffOfNode(tx, clusterId, nodeId);
-  const prepared = lost === null ? new Set<string>() : await preparedOf(tx, clusterId, nodeId, lost, previous);
-  const tasks = evidence.swarmNodeId === null ? [] : await tasksOfSwarmNode(tx, clusterId, evidence.swarmNodeId);
+  const prepared = await preparedOf(tx, clusterId, nodeId, mayLeave(context.scope, lost, previous));
   const snapshot =
     context.snapshot ??
     (evidence.snapshot === null ? null : (JSON.parse(evidence.snapshot) as IFleetCutoverCompleteLocalNodeSnapshot));
@@ -170,7 +177,8 @@ async function deriveOneNode(
     specMounts: context.specMounts,
     targeted: context.targeted,
     previous,
-    ...(lost === null ? {} : { writtenOff: { ...lost, prepared } }),
+    prepared,
+    ...(lost === null ? {} : { writtenOff: lost }),
   });
   await Promise.all([
     writeVerdicts(tx, clusterId, nodeId, derived.verdicts),
@@ -180,15 +188,28 @@ async function deriveOneNode(
   return { part: nodeId, nodeId, change: difference(previous, bounded.entries, knownBlockers, bounded.blockers) };
 }
 
+/** Handoff ids of entries that may leave without being named, for which it matters whether they are prepared. */
+export function mayLeave(
+  scope: IFleetCutoverScope | null,
+  lost: WrittenOff | null,
+  previous: readonly RequiredEntry[],
+): string[] {
+  if (lost?.node === true) return previous.map((entry) => entry.handoffId);
+  const released = new Set(scope?.releasedAnonymousVolumes.map((each) => each.serviceId));
+  return previous
+    .filter(
+      (entry) => lost?.entries.has(entry.handoffId) === true || (entry.anonymous && released.has(entry.serviceId)),
+    )
+    .map((entry) => entry.handoffId);
+}
+
 async function preparedOf(
   tx: Tx,
   clusterId: string,
   nodeId: string,
-  lost: { readonly node: boolean; readonly entries: ReadonlySet<string> },
-  previous: readonly RequiredEntry[],
+  handoffIds: readonly string[],
 ): Promise<Set<string>> {
-  const ids = lost.node ? previous.map((entry) => entry.handoffId) : [...lost.entries];
-  return new Set(await preparedIds(tx, clusterId, nodeId, ids));
+  return new Set(handoffIds.length === 0 ? [] : await preparedIds(tx, clusterId, nodeId, handoffIds));
 }
 
 /** The next key beyond 131,072 is a blocker, not an entry. */
