@@ -420,6 +420,8 @@ create table control.blockers (
 create unique index blockers_current on control.blockers (cluster_id, blocker_id) where until is null;
 create index blockers_by_part on control.blockers (cluster_id, part) where until is null;
 create index blockers_by_entry on control.blockers (cluster_id, node_id, handoff_id) where until is null and handoff_id is not null;
+create index blockers_in_order on control.blockers (cluster_id, part, blocker_id);
+create index blockers_of_entry_ever on control.blockers (cluster_id, handoff_id) where handoff_id is not null;
 create index blockers_since on control.blockers (cluster_id, since);
 create index blockers_until on control.blockers (cluster_id, until) where until is not null;
 

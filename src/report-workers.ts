@@ -1,5 +1,6 @@
 /** Large reports are taken by worker threads with connections of their own, so that nobody waits for their parsing. */
 import { Piscina } from 'piscina';
+import type { Config } from './config.js';
 import type { Refused } from './contract/problems.js';
 import type { PoolSettings } from './db/pool.js';
 import type { NodeActor } from './features/auth/actor.js';
@@ -11,6 +12,7 @@ const workers = 2;
 export interface WorkerSettings extends Omit<PoolSettings, 'url'> {
   /** The database URL; it stays in the process. */
   readonly url: string;
+  readonly logLevel: Config['logLevel'];
 }
 
 export interface ReportTask {
@@ -24,7 +26,9 @@ export interface ReportWorkers {
 }
 
 /** Threads start with the first large report and end when there is none for half a minute. */
-export function createReportWorkers(settings: Omit<PoolSettings, 'size'>): ReportWorkers {
+export function createReportWorkers(
+  settings: Omit<PoolSettings, 'size'> & { readonly logLevel: Config['logLevel'] },
+): ReportWorkers {
   const fromSource = import.meta.url.endsWith('.ts');
   const workerData: WorkerSettings = { ...settings, url: settings.url.reveal(), size: 1 };
   const pool = new Piscina<ReportTask, string | Refused>({

@@ -61,7 +61,12 @@ export class Service {
       this.#log.warn('the service’s login owns the tables: only triggers protect immutable rows');
     const { poolSize: size, statementTimeoutMs, lockTimeoutMs } = config;
     this.#running.db = openPool({ url: serviceUrl, size, statementTimeoutMs, lockTimeoutMs });
-    this.#running.workers = createReportWorkers({ url: serviceUrl, statementTimeoutMs, lockTimeoutMs });
+    this.#running.workers = createReportWorkers({
+      url: serviceUrl,
+      statementTimeoutMs,
+      lockTimeoutMs,
+      logLevel: config.logLevel,
+    });
     const deps = this.#deps(this.#running.db);
     const keyRing = await readKeyRing(config.keys);
     await demandKeys(deps, keyRing);

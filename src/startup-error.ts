@@ -23,7 +23,8 @@ const SYSTEM_MESSAGES: Readonly<Record<string, string>> = {
  * server, migrations, an address in use. Undefined for everything else, which is a fault to be looked at.
  */
 export function explainStartupError(error: unknown): string | undefined {
-  if (error instanceof ConfigError || error instanceof DatabaseUrlError || error instanceof KeyRingError) return error.message;
+  if (error instanceof ConfigError || error instanceof DatabaseUrlError || error instanceof KeyRingError)
+    return error.message;
   if (error instanceof EmbeddedError || error instanceof MigrationError) return `${error.message} (${error.code})`;
   for (let cause = error; cause instanceof Error; cause = cause.cause) {
     const code = 'code' in cause && typeof cause.code === 'string' ? cause.code : '';

@@ -118,8 +118,6 @@ export const batchEntryCodes = [
   'reason-required',
   'mount-duplicate',
   'coreflow-mismatch',
-  'overlap-unknown',
-  'volume-unknown',
   'strays-only',
   'entry-written-off',
   'spec-differs',

@@ -5,6 +5,11 @@ import { connectionConfig, parseDatabaseUrl } from './connection.js';
 /** The service's connections to its database. */
 export interface Db {
   readonly pool: pg.Pool;
+  /**
+   * For single statements that read, such as authentication: they never wait for connections that wait for locks, so
+   * that one cluster's queue does not hold up the others.
+   */
+  readonly lookups: pg.Pool;
   /** Waits for the transactions in flight and closes all connections. */
   close(): Promise<void>;
 }
@@ -28,6 +33,9 @@ const INT8 = 20;
 const INT8_ARRAY = 1016;
 const DATE = 1082;
 
+/** Look-ups share queries, so that two connections serve thousands a second. */
+const LOOKUP_CONNECTIONS = 2;
+
 /** How long a caller waits for a free connection before it is told that there is none, in milliseconds. */
 const CHECKOUT_TIMEOUT_MS = 10_000;
 
@@ -36,10 +44,16 @@ const CHECKOUT_TIMEOUT_MS = 10_000;
  * goes away makes statements fail; it never ends the process.
  */
 export function openPool(settings: PoolSettings): Db {
+  const pool = openOne(settings, settings.size);
+  const lookups = openOne(settings, LOOKUP_CONNECTIONS);
+  return { pool, lookups, close: async () => void (await Promise.all([pool.end(), lookups.end()])) };
+}
+
+function openOne(settings: PoolSettings, size: number): pg.Pool {
   const pool = new pg.Pool({
     ...connectionConfig(parseDatabaseUrl(settings.url)),
     pipeline: true,
-    max: settings.size,
+    max: size,
     connectionTimeoutMillis: CHECKOUT_TIMEOUT_MS,
     idleTimeoutMillis: 60_000,
     keepAlive: true,
@@ -53,7 +67,7 @@ export function openPool(settings: PoolSettings): Db {
   // with it; an event without a listener would end the process.
   pool.on('error', ignore);
   pool.on('connect', (client) => client.on('error', ignore));
-  return { pool, close: () => pool.end() };
+  return pool;
 }
 
 function ignore(): void {}

@@ -62,7 +62,8 @@ export class CardinalityError extends Error {
 export function isRetryable(error: unknown): boolean {
   if (!(error instanceof DatabaseError)) return false;
   if (error.code === '40001' || error.code === '40P01') return true;
-  return (error.code === '23505' && error.constraint === 'audit_row_mutation') || isOutdatedPlan(error);
+  const collides = error.constraint === 'audit_row_mutation' || error.constraint === 'nodes_swarm_node';
+  return (error.code === '23505' && collides) || isOutdatedPlan(error);
 }
 
 /** "cached plan must not change result type": only a connection that has not prepared the statement can run it. */

@@ -75,7 +75,7 @@ export function read<T>(deps: TransactionDeps, name: string, work: (tx: ReadTx) 
  */
 export async function query<R>(db: Db, statement: Statement<R>): Promise<R[]> {
   const config = toQueryConfig(statement);
-  const client = await checkout(db, 'query');
+  const client = await checkout(db.lookups, 'query');
   let broken = false;
   client.once('error', markBroken);
   function markBroken(): void {
@@ -126,7 +126,7 @@ async function attemptOnce<T>(
   begin: BeginStatement,
   work: (tx: Tx) => Promise<T>,
 ): Promise<T> {
-  const client = await checkout(deps.db, name);
+  const client = await checkout(deps.db.pool, name);
   const transaction = new OpenTransaction(client, name, begin, deps.faults);
   try {
     return await transaction.complete(work, isRefused);
@@ -135,9 +135,9 @@ async function attemptOnce<T>(
   }
 }
 
-async function checkout(db: Db, name: string): Promise<pg.PoolClient> {
+async function checkout(pool: pg.Pool, name: string): Promise<pg.PoolClient> {
   try {
-    return await db.pool.connect();
+    return await pool.connect();
   } catch (cause) {
     throw new TransactionLostError(name, cause);
   }

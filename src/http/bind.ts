@@ -16,13 +16,6 @@ import { readOwnerRequest, writeOwnerResponse } from './owner-body.js';
 import type { OwnerHandler, OwnerHandlers } from './owner-handlers.js';
 import { sendProblem } from './problem-reply.js';
 
-declare module 'fastify' {
-  interface FastifyRequest {
-    /** The administrator or operator whom the route's hook has authenticated. */
-    actor: AdministratorActor | null;
-  }
-}
-
 /** What the routes of one server share. */
 export interface Gatekeeping {
   readonly throttle: LoginThrottle;
@@ -34,7 +27,6 @@ export interface Gatekeeping {
 export function createGatekeeping(app: FastifyInstance, deps: Deps): Gatekeeping {
   const refusals = new RefusalCounter(deps, (error) => app.log.warn({ err: error }, 'refusals could not be counted'));
   app.addHook('onClose', () => refusals.drain());
-  app.decorateRequest('actor', null);
   return { throttle: new LoginThrottle(deps.clock), largeBodies: new LargeBodyGate(), refusals };
 }
 
@@ -66,14 +58,16 @@ function bindOwnerMethod(
     url: methodPath(method),
     bodyLimit: method.maximumRequestBytes,
     config: { mutation: method.mutation },
-    // Before the body is read: nobody else's bytes are kept or parsed.
+    // Before a large body is read, so that strangers' megabytes are not kept.
     onRequest: async (request, reply) => {
-      const refused = await admitAdministrator(deps, keeping, name, request);
-      if (refused) await answerRefusal(keeping, request, reply, refused, method);
+      if (method.maximumRequestBytes <= SMALL_BODY_BYTES) return;
+      const admitted = await admitAdministrator(deps, keeping, name, request);
+      if (isRefused(admitted)) await answerRefusal(keeping, request, reply, admitted, method);
     },
     handler: async (request, reply) => {
-      const { actor } = request;
-      if (actor === null) throw new Error('the route has no actor');
+      // Once the body is complete, and before it is parsed: whoever holds its last byte back outruns no revocation.
+      const actor = await admitAdministrator(deps, keeping, name, request);
+      if (isRefused(actor)) return answerRefusal(keeping, request, reply, actor, method);
       const bytes = request.body as Buffer | undefined;
       const outcome = await keeping.largeBodies.pass(bytes?.length ?? 0, () =>
         answerOwner(deps, keeping, name, actor, bytes, handle),
@@ -84,17 +78,19 @@ function bindOwnerMethod(
   });
 }
 
+/** Bodies up to here are kept for anybody until they are complete: the largest of a mutation of handoffs. */
+const SMALL_BODY_BYTES = 262_144;
+
 async function admitAdministrator(
   deps: Deps,
   keeping: Gatekeeping,
   name: TMethodName,
   request: FastifyRequest,
-): Promise<Refused | undefined> {
+): Promise<AdministratorActor | Refused> {
   const actor = await authenticateAdministrator(deps, request.headers.authorization);
   if (isRefused(actor)) return actor;
-  request.actor = actor;
   request.principal = actor.principalId;
-  if (methods[name].caller !== 'administrator' || actor.role === 'administrator') return undefined;
+  if (methods[name].caller !== 'administrator' || actor.role === 'administrator') return actor;
   return counted(keeping, actor, name, null, refuse('role-refused'));
 }
 
@@ -118,8 +114,8 @@ async function answerOwner(
 /** Counts a refusal after authentication, unless it is the service that could not. */
 function counted(
   keeping: Gatekeeping,
-  actor: AdministratorActor,
-  method: TMethodName,
+  actor: Pick<AdministratorActor, 'organizationId' | 'principalId'>,
+  method: string,
   clusterId: string | null,
   refused: Refused,
 ): Refused {
@@ -171,7 +167,14 @@ export function bindSparkEndpoint(
     const outcome = await keeping.largeBodies.pass(bytes?.length ?? 0, () =>
       handle(bytes ?? Buffer.alloc(0), sparkRequest(deps, request, claim)),
     );
-    if (isRefused(outcome)) return answerRefusal(keeping, request, reply, outcome, limits, claim.nodeId);
+    if (isRefused(outcome)) {
+      const { actor } = claim;
+      if (actor !== undefined) {
+        const node = { organizationId: actor.organizationId, principalId: actor.nodeId };
+        counted(keeping, node, limits.endpoint, actor.clusterId, outcome);
+      }
+      return answerRefusal(keeping, request, reply, outcome, limits, claim.nodeId);
+    }
     if (Buffer.byteLength(outcome) > limits.maxResponseBytes) {
       throw new ResponseTooLargeError(`the answer has more than ${limits.maxResponseBytes} bytes`);
     }
@@ -182,6 +185,8 @@ export function bindSparkEndpoint(
 /** The node that a body claims to come from, as soon as it is known. */
 interface ClaimedNode {
   nodeId: string | undefined;
+  /** Once it is authenticated. */
+  actor?: NodeActor;
 }
 
 function sparkRequest(deps: Deps, request: FastifyRequest, claim: ClaimedNode): SparkRequest {
@@ -190,7 +195,10 @@ function sparkRequest(deps: Deps, request: FastifyRequest, claim: ClaimedNode): 
     authenticate: async (nodeId, nodeToken) => {
       claim.nodeId = nodeId;
       const actor = await authenticateNode(deps, nodeId, nodeToken);
-      if (!isRefused(actor)) request.principal = actor.nodeId;
+      if (!isRefused(actor)) {
+        request.principal = actor.nodeId;
+        claim.actor = actor;
+      }
       return actor;
     },
   };

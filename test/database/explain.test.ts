@@ -357,7 +357,15 @@ describe('every gate alone, through the whole service', () => {
       nodeId: `${cut.clusterId}-new`,
     });
     expect((await cut.advance('pallet')).status).toBe(200);
-    expect(await cut.explain()).toMatchObject({ next: null, gates: [] });
+    // Nothing follows; what stands is the retirement, which is void while the relay is seen again.
+    const standing = async () => {
+      const { next, gates } = await cut.explain();
+      return [next, gates.map((gate) => `${gate.code} ${gate.met}`)];
+    };
+    expect(await standing()).toEqual([null, ['coreflow-retired true', 'coreflow-credential-revoked true']]);
+    cut.world.nodes[2]!.containers = [relayContainer()];
+    await cut.report(2);
+    expect(await standing()).toEqual([null, ['coreflow-retired false', 'coreflow-credential-revoked true']]);
   });
 });
 

@@ -273,13 +273,23 @@ describe('a fence', () => {
     const good = await fresh.evidence(0, 0, 5);
     expect(said(await fresh.send(0, good))).toBe('accepted 1');
     const kept = await fencesOf(fresh);
-    for (const over of [{ generation: 4 }, { generation: 1 }, { generation: 5, fenceStoreId: 'fs-other' }]) {
-      expect(said(await fresh.send(0, withFirst(good, over)))).toBe('refused fence-conflict');
+    for (const generation of [4, 1]) {
+      expect(said(await fresh.send(0, withFirst(good, { generation })))).toBe('refused fence-conflict');
     }
+    // Of another store only once the node says that it is its own, and then at a higher generation.
+    const elsewhere = (generation: number) => ({
+      ...good,
+      fences: good.fences.map((fence) => altered(fence, { generation, fenceStoreId: 'fs-other' })),
+    });
+    expect(said(await fresh.send(0, elsewhere(6)))).toBe('refused store-differs');
+    fresh.world.nodes[0]!.fenceStoreId = 'fs-other';
+    await fresh.report(0);
+    expect(said(await fresh.send(0, good))).toBe('refused store-differs');
+    expect(said(await fresh.send(0, elsewhere(5)))).toBe('refused fence-conflict');
     expect(await fencesOf(fresh)).toEqual(kept);
-    // Taken again at a higher generation, and another fence for a lost store.
-    expect(said(await fresh.send(0, withFirst(good, { generation: 6, fenceStoreId: 'fs-other' })))).toBe('accepted 1');
-    expect(said(await fresh.send(0, withFirst(good, { id: 'vf-new', generation: 1 })))).toBe('accepted 1');
+    expect(said(await fresh.send(0, elsewhere(6)))).toBe('accepted 1');
+    // A fence of another name begins anew.
+    expect(said(await fresh.send(0, withFirst(elsewhere(6), { id: 'vf-new', generation: 1 })))).toBe('accepted 1');
     expect(await fencesOf(fresh)).not.toEqual(kept);
   });
 

@@ -52,8 +52,8 @@ async function someProgress(books: Books): Promise<void> {
 /** Sessions most often, since a process takes its time to come back. */
 async function killSomething(stage: Stage, roll: Dice): Promise<void> {
   const what = roll.below(10);
-  if (what < 5) return stage.endSessions();
-  if (what < 8) await stage.killService();
+  if (what < 6) return stage.endSessions();
+  if (what < 9) await stage.killService();
   else await stage.killPostgres();
   await stage.start();
 }

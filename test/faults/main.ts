@@ -21,7 +21,7 @@ function say(text: string): void {
 }
 
 /** However slow the machine is, the fuzzer leaves the others their time. */
-const FUZZ_MS = 120_000;
+const FUZZ_MS = 60_000;
 
 async function runFuzzer(stage: Stage, options: FaultsOptions, tally: Tally): Promise<void> {
   const { client } = stage;

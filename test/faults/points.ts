@@ -10,7 +10,7 @@ import type { FaultsOptions } from './options.js';
 import type { Tally } from './tally.js';
 
 /** A process takes a second or two to come back, so these are killed at each point, the others only cut. */
-const killed = ['prepare, incomplete', 'prepare, in place', 'report, another snapshot'];
+const killed = ['prepare, in place', 'report, another snapshot'];
 
 export async function runPoints(options: FaultsOptions, tally: Tally, say: (text: string) => void): Promise<void> {
   const hook = new PointHook();

@@ -44,6 +44,8 @@ import {
 export interface NodeWorld {
   containers: IObservedContainer[];
   palletReady: boolean;
+  /** Where Pallet keeps the node's fences. */
+  fenceStoreId: string;
   oldModeRefused: boolean;
 }
 
@@ -154,6 +156,7 @@ function firstWorld(nodeIds: readonly string[], volumes: readonly number[], rela
     nodes: nodeIds.map((_, node) => ({
       containers: applicationContainer(node, volumes[node]!),
       palletReady: false,
+      fenceStoreId: `fs-${nodeIds[node]!}`,
       oldModeRefused: false,
     })),
     services: [...applications.map(({ node }) => swarmService(`app-${node}`)), swarmService('edge')],
@@ -212,11 +215,11 @@ function cutoverOver(
   const runtime = async () => referenceOf((await state()).runtime);
 
   const local: Cutover['local'] = async (node, named) => {
-    const { containers, palletReady, oldModeRefused } = world.nodes[node]!;
+    const { containers, palletReady, fenceStoreId, oldModeRefused } = world.nodes[node]!;
     const snapshot = localSnapshot({ runtime: named === undefined ? await runtime() : named, containers });
     return {
       ...snapshot,
-      pallet: { version: '1', fenceStoreId: `fs-${nodeIds[node]!}`, ready: palletReady },
+      pallet: { version: '1', fenceStoreId, ready: palletReady },
       spark: { ...snapshot.spark, oldModeRefused },
     };
   };

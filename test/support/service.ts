@@ -63,7 +63,12 @@ export async function startService(options: TestServiceOptions = {}): Promise<Te
     random: systemRandom,
     faults: options.faults,
   };
-  const workers = createReportWorkers({ url: database.serviceUrl, statementTimeoutMs: 15_000, lockTimeoutMs: 5_000 });
+  const workers = createReportWorkers({
+    url: database.serviceUrl,
+    statementTimeoutMs: 15_000,
+    lockTimeoutMs: 5_000,
+    logLevel: 'silent',
+  });
   const lines: string[] = [];
   const sink = new Writable({
     write(chunk: Buffer, _encoding, done) {

@@ -17,6 +17,7 @@ describe('settings', () => {
       poolSize: 8,
       statementTimeoutMs: 15_000,
       lockTimeoutMs: 5_000,
+      keys: null,
     });
   });
 

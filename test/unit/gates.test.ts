@@ -509,7 +509,8 @@ describe('gates', () => {
         for (const each of breaks) {
           const [way] = each.ways as readonly (typeof all)[number][];
           if (all.indexOf(way!) <= all.indexOf(phase)) continue;
-          if (each.unmet.some((code) => gatesOf[phase].includes(code))) continue;
+          // What is wrong with a relay that is gone is wrong with one that lives, too.
+          if (each.unmet.some((code) => gatesOf[phase].includes(code) || code.startsWith('coreflow-'))) continue;
           const gates = gatesTo(phase, { ...whole, ...each.facts(whole) });
           expect(gates.filter((gate) => !gate.met).map((gate) => gate.code)).toEqual([]);
         }

@@ -53,6 +53,7 @@ function facts(ordinal: number, more: Partial<KeyFacts> = {}): KeyFacts {
   return {
     handoffId: handoffId(clusterLife, key),
     required: true,
+    writtenOff: false,
     sourceDigest,
     targetDigest,
     mountPath: key.mountPath,

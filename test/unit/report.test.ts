@@ -13,6 +13,7 @@ const node = (over: Partial<ReportingNode> = {}): ReportingNode => ({
   localGeneration: 1,
   localDigest: 'sha256:0',
   localIncomplete: null,
+  fenceStoreId: null,
   ...over,
 });
 const session = (over: Partial<ReporterSession> = {}): ReporterSession => ({

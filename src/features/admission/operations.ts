@@ -25,6 +25,7 @@ import {
   scopeReference,
   scopeRevision,
   targetSetReference,
+  targetSetRevision,
 } from '../scope/facts.js';
 import { swapScope, swapTargetSet } from '../scope/rows.js';
 import { judgeStrays } from '../scope/strays.js';
@@ -192,6 +193,7 @@ async function statementFacts(
       tx,
       cluster.clusterId,
       (predecessor?.services ?? []).flatMap((service) => service.serviceId ?? []),
+      statement.releasedEntries,
     ),
   ]);
   return {
@@ -241,7 +243,9 @@ export function acceptFleetCutoverTargetSet(
           predecessor: current,
         });
         await swapOrThrow(swapTargetSet(tx, targetSet));
-        await deriveAgain(tx, cluster, { nodes: 'all', cluster: false, always: true });
+        const before = head.generation === 0 ? undefined : await targetSetRevision(tx, clusterId, head.generation);
+        const nodes = symmetricDifference(before?.nodeIds ?? [], nodeIds);
+        await deriveAgain(tx, cluster, { nodes, cluster: false, always: true });
         return { result: { targetSet, blockers: await blockerSummary(tx, clusterId) } };
       },
       isCurrent: async (tx, recorded) => {
@@ -253,6 +257,13 @@ export function acceptFleetCutoverTargetSet(
       },
     },
   );
+}
+
+/** Nodes that are targets now and were not, or the other way round. */
+function symmetricDifference(before: readonly string[], after: readonly string[]): Set<string> {
+  const old = new Set(before);
+  const now = new Set(after);
+  return new Set([...before.filter((each) => !now.has(each)), ...after.filter((each) => !old.has(each))]);
 }
 
 async function judgeTargets(tx: Tx, clusterId: string, nodeIds: readonly string[]) {

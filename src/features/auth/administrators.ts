@@ -12,6 +12,9 @@ const notApplied = { mutationOutcome: 'not-applied', retrySafe: false } as const
 
 /** Null: a token may be issued. `living` are the organization's living credentials of administrators and operators. */
 export function refuseIssue(living: readonly CredentialRow[], principalId: string): Refused | null {
+  if (principalId === 'host') {
+    return refuse('principal-exists', { ...notApplied, detail: 'host is who the commands on the host are audited as' });
+  }
   if (!living.some((row) => row.subject_id === principalId)) return null;
   return refuse('principal-exists', { ...notApplied, detail: 'The principal has a token; rotate or revoke it' });
 }

@@ -91,7 +91,18 @@ export function noteReportedSwarmNode(tx: Tx, clusterId: string, nodeId: string,
   );
 }
 
-/** The node that is bound to a swarm node id. */
+/** Takes a swarm node id from a revoked node: its machine may be registered anew. Gives the nodes that had it. */
+export async function takeFromRevoked(tx: Tx, clusterId: string, swarmNodeId: string): Promise<string[]> {
+  const rows = await tx.rows(
+    sql<{ nodeId: string }>`
+      update control.nodes set swarm_node_id = null
+      where cluster_id = ${clusterId} and swarm_node_id = ${swarmNodeId} and state = 'revoked'
+      returning node_id as "nodeId"`.compile(qb),
+  );
+  return rows.map((row) => row.nodeId);
+}
+
+/** The node that is bound to a swarm node id; a revoked one holds nothing. */
 export function swarmNodeHolder(
   tx: Tx,
   clusterId: string,
@@ -100,7 +111,7 @@ export function swarmNodeHolder(
   return tx.maybe(
     sql<{ nodeId: string }>`
       select node_id as "nodeId" from control.nodes
-      where cluster_id = ${clusterId} and swarm_node_id = ${swarmNodeId}`.compile(qb),
+      where cluster_id = ${clusterId} and swarm_node_id = ${swarmNodeId} and state <> 'revoked'`.compile(qb),
   );
 }
 

@@ -121,10 +121,10 @@ export function insertLocalSnapshot(
   ]);
 }
 
-/** What of the manager's view moved: swarm nodes whose tasks or state differ, and whether a service's mounts do. */
+/** What of the manager's view moved: swarm nodes whose tasks or state differ, and services whose mounts do. */
 export interface ManagerChange {
   readonly swarmNodeIds: ReadonlySet<string>;
-  readonly mountsChanged: boolean;
+  readonly swarmServiceIds: ReadonlySet<string>;
 }
 
 export async function insertManagerSnapshot(
@@ -174,7 +174,7 @@ export async function insertManagerSnapshot(
         union select swarm_node_id from written union select swarm_node_id from gone`.compile(qb),
     ),
     tx.rows(
-      sql<{ mountsChanged: boolean }>`
+      sql<{ swarmServiceId: string }>`
         with incoming as (
           select * from unnest(${services.map((service) => service.id)}::text[], ${services.map((service) => service.name)}::text[],
             ${services.map((service) => JSON.stringify(service.mounts))}::text[], ${services.map((service) => service.mode)}::text[],
@@ -192,15 +192,18 @@ export async function insertManagerSnapshot(
           on conflict on constraint observed_services_key do update set name = excluded.name, mounts = excluded.mounts,
             mode = excluded.mode, replicas = excluded.replicas, spec_version = excluded.spec_version,
             spec_digest = excluded.spec_digest, role = excluded.role
+          where (known.name, known.mounts, known.mode, known.replicas, known.spec_version, known.spec_digest, known.role)
+            is distinct from (excluded.name, excluded.mounts, excluded.mode, excluded.replicas, excluded.spec_version,
+              excluded.spec_digest, excluded.role)
         ), gone as (
           delete from control.observed_services known
           where known.cluster_id = ${clusterId}
             and not exists (select from incoming where incoming.swarm_service_id = known.swarm_service_id)
-          returning 1
+          returning swarm_service_id
         )
-        select (exists (
-            select from incoming join before using (swarm_service_id) where before.mounts is distinct from incoming.mounts::jsonb
-          ) or exists (select from gone)) as "mountsChanged"`.compile(qb),
+        select incoming.swarm_service_id as "swarmServiceId" from incoming join before using (swarm_service_id)
+        where coalesce(before.mounts, '[]') is distinct from incoming.mounts::jsonb
+        union select swarm_service_id from gone`.compile(qb),
     ),
     tx.rows(
       sql<{ swarmNodeId: string }>`
@@ -227,7 +230,7 @@ export async function insertManagerSnapshot(
   const swarmNodeIds = new Set<string>();
   for (const { swarmNodeId } of [...changedTasks, ...changedNodes])
     if (swarmNodeId !== null) swarmNodeIds.add(swarmNodeId);
-  return { swarmNodeIds, mountsChanged: changedServices.some((each) => each.mountsChanged) };
+  return { swarmNodeIds, swarmServiceIds: new Set(changedServices.map((each) => each.swarmServiceId)) };
 }
 
 /** What a service's own label says that it is for the cutover, e.g. `coreflow`. */

@@ -17,6 +17,7 @@ import {
   rememberSwarmNode,
   type ReportingNode,
   swarmNodeHolder,
+  takeFromRevoked,
   writeNodeReport,
 } from '../fleet/report-rows.js';
 import { decideReport, type ReportDecision } from '../inventory/report.js';
@@ -126,6 +127,8 @@ async function acceptReport(tx: Tx, acceptance: Acceptance): Promise<string> {
   const manager = await takeManagerSnapshot(tx, scope, managerSnapshot);
   const swarmNodeId = observation.state === 'member' ? observation.localSwarmNodeId : node.swarmNodeId;
   const fenceStoreId = local.snapshot === null ? node.fenceStoreId : (local.snapshot.pallet?.fenceStoreId ?? null);
+  const bound = swarmNodeId !== node.swarmNodeId;
+  const former = bound && swarmNodeId !== null ? await takeFromRevoked(tx, cluster.clusterId, swarmNodeId) : [];
   await writeNodeReport(tx, cluster.clusterId, actor.nodeId, {
     reporterSessionId: observation.reporterSessionId,
     observationSequence: observation.observationSequence,
@@ -139,13 +142,13 @@ async function acceptReport(tx: Tx, acceptance: Acceptance): Promise<string> {
     localRuntimeGeneration: local.runtimeGeneration,
     fenceStoreId,
   });
-  if (swarmNodeId !== null && swarmNodeId !== node.swarmNodeId) {
+  if (bound && swarmNodeId !== null) {
     await rememberSwarmNode(tx, cluster.clusterId, actor.nodeId, swarmNodeId);
   }
   // Neither a new reporter nor another fence store has proved a hold yet.
   const otherStore = node.fenceStoreId !== null && fenceStoreId !== node.fenceStoreId;
   if (acceptance.opensSession || otherStore) await voidHeldPages(tx, cluster.clusterId, actor.nodeId);
-  await deriveChanged(tx, cluster, actor.nodeId, { local, manager, bound: swarmNodeId !== node.swarmNodeId });
+  await deriveChanged(tx, cluster, actor.nodeId, { local, manager, bound, former });
   const evidence = observation.fleetCutoverHeldVolumeFences;
   const fences =
     evidence === undefined
@@ -165,6 +168,8 @@ interface Changed {
   readonly manager: ManagerOutcome;
   /** The node was bound to its swarm node by this report. */
   readonly bound: boolean;
+  /** Revoked nodes that were that swarm node before. */
+  readonly former: readonly string[];
 }
 
 /** Derives again only what the report can have changed. */
@@ -172,13 +177,15 @@ async function deriveChanged(
   tx: Tx,
   cluster: Cluster,
   nodeId: string,
-  { local, manager, bound }: Changed,
+  { local, manager, bound, former }: Changed,
 ): Promise<void> {
   if (!local.changed && !manager.changed && !bound) return;
-  const here = local.changed || bound ? [nodeId] : [];
+  const here = local.changed || bound ? [nodeId, ...former] : [];
   await deriveAgain(tx, cluster, {
-    nodes: manager.change?.mountsChanged === true ? 'all' : new Set(here),
-    ...(manager.change === null ? {} : { swarmNodes: manager.change.swarmNodeIds }),
+    nodes: new Set(here),
+    ...(manager.change === null
+      ? {}
+      : { swarmNodes: manager.change.swarmNodeIds, specServices: manager.change.swarmServiceIds }),
     cluster: manager.changed || bound,
     always: false,
     ...(local.snapshot === null ? {} : { snapshots: new Map([[nodeId, local.snapshot]]) }),

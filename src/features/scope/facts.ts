@@ -1,5 +1,6 @@
 /** Scope and target set for other features. */
 import { sql } from 'kysely';
+import { LRUCache } from 'lru-cache';
 import { refuseStale, type Refused } from '../../contract/problems.js';
 import { scopeId, targetSetId } from '../../contract/record-id.js';
 import { type Reference, sameReference } from '../../contract/schema.js';
@@ -77,6 +78,25 @@ export async function targetSetRevision(
   return row === undefined ? undefined : (JSON.parse(row.record) as IFleetCutoverTargetSet);
 }
 
+/** Parsed revisions by cluster, generation and digest: immutable, and megabytes for a large fleet. */
+const parsedScopes = new LRUCache<string, IFleetCutoverScope>({ max: 16 });
+const parsedTargetSets = new LRUCache<string, IFleetCutoverTargetSet>({ max: 16 });
+
+async function parsedOnce<T extends object>(
+  cache: LRUCache<string, T>,
+  clusterId: string,
+  head: RevisionHead,
+  load: () => Promise<T | undefined>,
+): Promise<T | null> {
+  if (head.generation === 0) return null;
+  const key = `${clusterId} ${head.generation} ${head.digest}`;
+  const known = cache.get(key);
+  if (known !== undefined) return known;
+  const loaded = await load();
+  if (loaded !== undefined) cache.set(key, loaded);
+  return loaded ?? null;
+}
+
 /** Scope and targets as they are now, for a derivation. */
 export async function currentScope(
   tx: ReadTx,
@@ -91,10 +111,10 @@ export async function currentScope(
   const scope = present(heads[0]);
   const targets = present(heads[1]);
   const [scopeRecord, targetSet] = await Promise.all([
-    scope.generation === 0 ? undefined : scopeRevision(tx, clusterId, scope.generation),
-    targets.generation === 0 ? undefined : targetSetRevision(tx, clusterId, targets.generation),
+    parsedOnce(parsedScopes, clusterId, scope, () => scopeRevision(tx, clusterId, scope.generation)),
+    parsedOnce(parsedTargetSets, clusterId, targets, () => targetSetRevision(tx, clusterId, targets.generation)),
   ]);
-  return { scopeHead: scope, targetSetHead: targets, scope: scopeRecord ?? null, targetSet: targetSet ?? null };
+  return { scopeHead: scope, targetSetHead: targets, scope: scopeRecord, targetSet };
 }
 
 /** Locked `for share`: no other target set is accepted before this transaction ends. */

@@ -21,7 +21,7 @@ export interface StatementFacts {
   readonly services: ReadonlyMap<string, 'live' | 'retired'>;
   /** Nodes of the cluster that the statement names. */
   readonly nodes: ReadonlySet<string>;
-  /** Swarm services of which entries are required now. */
+  /** Swarm services of the predecessor of which entries are required that the statement does not release by name. */
   readonly servicesWithEntries: ReadonlySet<string>;
 }
 
@@ -65,15 +65,19 @@ export function judgeStatement(statement: IFleetCutoverScopeStatement, facts: St
   }
   if (statement.coreflow.state === 'undetermined' && coreflows.length > 0) refuse('coreflow', 0, 'coreflow-mismatch');
 
-  for (const service of facts.predecessor?.services ?? []) {
-    const carriedOver = service.serviceId !== null && owners.has(service.serviceId);
-    if (stated.has(service.swarmServiceId) || carriedOver || !facts.servicesWithEntries.has(service.swarmServiceId))
-      continue;
+  const applicationOwners = new Set(
+    statement.services.flatMap((service) => (service.class === 'application' ? (service.serviceId ?? []) : [])),
+  );
+  for (const before of facts.predecessor?.services ?? []) {
+    if (before.serviceId === null || !facts.servicesWithEntries.has(before.swarmServiceId)) continue;
+    const index = statement.services.findIndex((service) => service.swarmServiceId === before.swarmServiceId);
+    const isExcluded = statement.services[index]?.class === 'excluded';
+    if (applicationOwners.has(before.serviceId) || isExcluded) continue;
     refuse(
       'services',
-      statement.services.length,
+      index === -1 ? statement.services.length : index,
       'service-has-entries',
-      `${service.swarmServiceId} has required entries and must be stated`,
+      `${before.serviceId} has required entries: keep it, exclude it with a reason, or release them by name`,
     );
   }
 

@@ -206,25 +206,25 @@ export function deriveNode(facts: NodeFacts): NodeDerivation {
     return { entries: prepared, blockers: [], verdicts, gate };
   }
   const blockers = new Map<string, Blocker>();
-  const block = (...found: readonly Blocker[]) => {
+  const block = (found: readonly Blocker[]) => {
     for (const blocker of found) blockers.set(blocker.record.id, blocker);
   };
 
   if (facts.snapshot === null && facts.targeted) {
-    block(makeBlocker('node-unobserved', 'the target node has no accepted local snapshot', { nodeId: facts.nodeId }));
+    block([makeBlocker('node-unobserved', 'the target node has no accepted local snapshot', { nodeId: facts.nodeId })]);
   }
   if (facts.incomplete !== null) {
-    block(
+    block([
       makeBlocker('snapshot-incomplete', `the node's latest local snapshot is incomplete: ${facts.incomplete}`, {
         nodeId: facts.nodeId,
       }),
-    );
+    ]);
   }
   if (view === null) return { entries: [], blockers: [...blockers.values()], verdicts, gate };
 
-  block(...unknownTasks(facts, verdicts, view));
+  block(unknownTasks(facts, verdicts, view));
   const found = readMounts(facts, view);
-  block(...found.blockers);
+  block(found.blockers);
   const kept = keepEntries(facts, view, found.entries);
   for (const id of facts.writtenOff?.entries ?? []) if (facts.prepared?.has(id) !== true) kept.delete(id);
   const gone = withoutContainer(
@@ -238,16 +238,16 @@ export function deriveNode(facts: NodeFacts): NodeDerivation {
     participant.yielded = yielded.has(participant.entry.handoffId);
     participant.entry = null;
   }
-  block(...overlaps(facts, view, found.participants));
-  block(...uncoveredReadOnly(facts, view, found));
-  block(...invalidTargets(facts, kept));
-  block(...unmountedVolumes(facts, view, kept));
+  block(overlaps(facts, view, found.participants));
+  block(uncoveredReadOnly(facts, view, found));
+  block(invalidTargets(facts, kept));
+  block(unmountedVolumes(facts, view, kept));
   if (kept.size > 0 && !facts.targeted) {
-    block(
+    block([
       makeBlocker('node-not-targeted', `the node holds ${kept.size} required entries but is not in the target set`, {
         nodeId: facts.nodeId,
       }),
-    );
+    ]);
   }
   const entries = [...kept.values()].sort((left, right) => compareText(left.handoffId, right.handoffId));
   const lost = facts.writtenOff?.entries;
@@ -548,7 +548,7 @@ function keepEntries(
     if (service === undefined) continue;
     const mountClass = view.mountClass(service.swarmServiceId, entry.mountPath);
     if (mountClass !== undefined && mountClass !== 'shared-read-only') continue;
-    if (view.isReleased(entry)) continue;
+    if (view.isReleased(entry) && !inUse.sources.has(entry.source)) continue;
     if (isReleasedAnonymous(facts, view, entry, inUse)) continue;
     kept.set(entry.handoffId, entry);
   }
@@ -559,28 +559,35 @@ function keepEntries(
  * A released anonymous volume that nobody uses leaves, unless it is prepared: what was prepared leaves only when it is named
  * or its handoff is removed, so that stopping a service takes nothing away.
  */
-function isReleasedAnonymous(
-  facts: NodeFacts,
-  view: ScopeView,
-  entry: RequiredEntry,
-  inUse: ReadonlySet<string>,
-): boolean {
+function isReleasedAnonymous(facts: NodeFacts, view: ScopeView, entry: RequiredEntry, inUse: InUse): boolean {
   if (!entry.anonymous || !view.releasesAnonymous(entry.serviceId)) return false;
-  return !inUse.has(entry.volumeName ?? '') && facts.prepared?.has(entry.handoffId) !== true;
+  return !inUse.volumes.has(entry.volumeName ?? '') && facts.prepared?.has(entry.handoffId) !== true;
 }
 
-/** Volumes of containers that run, or whose task may yet: also one that the manager snapshot does not know of yet. */
-function mountedByUnfinishedTasks(facts: NodeFacts): Set<string> {
+interface InUse {
+  readonly volumes: ReadonlySet<string>;
+  readonly sources: ReadonlySet<string>;
+}
+
+/**
+ * What containers mount that run, or whose task may yet: also a task that the manager snapshot does not know of yet. A
+ * release takes effect when nobody uses the volume any more: a writer's volume is never let go unseen.
+ */
+function mountedByUnfinishedTasks(facts: NodeFacts): InUse {
   const finished = new Set(
     facts.tasks.filter((task) => isTerminalTaskState(task.state)).map((task) => task.swarmTaskId),
   );
-  const names = new Set<string>();
+  const volumes = new Set<string>();
+  const sources = new Set<string>();
   for (const container of facts.snapshot?.containers ?? []) {
     if (container.swarmTaskId === null) continue;
     if (finished.has(container.swarmTaskId) && !isRunning(container)) continue;
-    for (const mount of container.mounts) if (mount.name !== null) names.add(mount.name);
+    for (const mount of container.mounts) {
+      if (mount.name !== null) volumes.add(mount.name);
+      if (mount.readWrite) sources.add(mount.source);
+    }
   }
-  return names;
+  return { volumes, sources };
 }
 
 /** Every other key that overlaps a named owner leaves the set; returns their handoff ids. */
@@ -621,48 +628,63 @@ function overlaps(facts: NodeFacts, view: ScopeView, participants: readonly Part
       located.set(identity.join('\0'), { item: participant, path });
     }
   }
-  const blockers: Blocker[] = [];
+  const perKey = new Map<string, OverlapsOfKey>();
   const conflict = (key: Participant, other: Participant) => {
-    if (key.entry === null) return;
-    if (other.entry !== null) {
-      if (other.entry.handoffId === key.entry.handoffId) return;
-      blockers.push(
-        makeBlocker(
-          'overlap-keys',
-          `the source is also under the entry of service ${other.entry.serviceId} at ${other.entry.mountPath}`,
-          {
-            nodeId: facts.nodeId,
-            swarmServiceId: other.swarmServiceId,
-            target: other.target,
-            entry: key.entry,
-          },
-        ),
-      );
-      return;
-    }
-    const sameService = other.swarmServiceId !== null && other.swarmServiceId === key.swarmServiceId;
-    if (sameService || view.isConfirmed(other) || (other.yielded && view.isOwner(key.entry))) return;
-    blockers.push(
-      makeBlocker(
-        'overlap-container',
-        other.swarmServiceId === null
-          ? `container ${other.containerName} outside Swarm mounts an overlapping source at ${other.target}`
-          : `another service mounts an overlapping source at ${other.target}`,
-        {
-          nodeId: facts.nodeId,
-          swarmServiceId: other.swarmServiceId,
-          containerName: other.containerName,
-          target: other.target,
-          entry: key.entry,
-        },
-      ),
-    );
+    if (key.entry === null || !isConflict(view, key.entry, key, other)) return;
+    const known = perKey.get(key.entry.handoffId) ?? { entry: key.entry, others: new Map() };
+    perKey.set(key.entry.handoffId, known);
+    const holder = other.entry?.handoffId ?? other.swarmServiceId ?? `container ${other.containerName}`;
+    known.others.set(`${holder}\0${other.target}`, other);
   };
   forEachOverlap([...located.values()], (outer, inner) => {
     conflict(outer, inner);
     conflict(inner, outer);
   });
+  return [...perKey.values()].flatMap((each) => overlapBlockers(facts, each));
+}
+
+interface OverlapsOfKey {
+  readonly entry: RequiredEntry;
+  /** Who else is there, once for each holder and target. */
+  readonly others: Map<string, Participant>;
+}
+
+/** Overlaps of one key that are named one by one; hundreds of services may share a path before it is classed. */
+const namedOverlaps = 64;
+
+function isConflict(view: ScopeView, entry: RequiredEntry, key: Participant, other: Participant): boolean {
+  if (other.entry !== null) return other.entry.handoffId !== entry.handoffId;
+  const sameService = other.swarmServiceId !== null && other.swarmServiceId === key.swarmServiceId;
+  return !sameService && !view.isConfirmed(other) && !(other.yielded && view.isOwner(entry));
+}
+
+function overlapBlockers(facts: NodeFacts, { entry, others }: OverlapsOfKey): Blocker[] {
+  const named = [...others].sort(([left], [right]) => compareText(left, right)).slice(0, namedOverlaps);
+  const blockers = named.map(([, other]) => overlapBlocker(facts, entry, other));
+  if (others.size > namedOverlaps) {
+    const detail = `${others.size - namedOverlaps} more mounts overlap the source`;
+    blockers.push(makeBlocker('overlap-container', detail, { nodeId: facts.nodeId, entry }));
+  }
   return blockers;
+}
+
+function overlapBlocker(facts: NodeFacts, entry: RequiredEntry, other: Participant): Blocker {
+  const { swarmServiceId, containerName, target } = other;
+  if (other.entry !== null) {
+    const detail = `the source is also under the entry of service ${other.entry.serviceId} at ${other.entry.mountPath}`;
+    return makeBlocker('overlap-keys', detail, { nodeId: facts.nodeId, swarmServiceId, target, entry });
+  }
+  const detail =
+    swarmServiceId === null
+      ? `container ${containerName} outside Swarm mounts an overlapping source at ${target}`
+      : `another service mounts an overlapping source at ${target}`;
+  return makeBlocker('overlap-container', detail, {
+    nodeId: facts.nodeId,
+    swarmServiceId,
+    containerName,
+    target,
+    entry,
+  });
 }
 
 /** A read-only volume whose data no entry carries over would be left behind. */
@@ -740,7 +762,20 @@ function unmountedVolumes(facts: NodeFacts, view: ScopeView, kept: ReadonlyMap<s
 /** Specs keep a volume's name as a template (`redis-{{.Task.Slot}}`); the volume has the resolved name. */
 export function volumeNameMatcher(template: string): (name: string) => boolean {
   if (!template.includes('{{')) return (name) => name === template;
-  const literals = template.split(/\{\{.*?\}\}/s).map((part) => part.replace(/[.*+?^${}()|[\]\\]/g, '\\$&'));
-  const pattern = new RegExp(`^${literals.join('.+')}$`, 's');
-  return (name) => pattern.test(name);
+  const literals = template.split(/\{\{.*?\}\}/s);
+  return (name) => matchesLiterals(literals, name);
+}
+
+/** At least one character between each two literals. Linear: each literal is taken at its first place. */
+function matchesLiterals(literals: readonly string[], name: string): boolean {
+  const first = literals[0] ?? '';
+  const last = literals.at(-1) ?? '';
+  if (!name.startsWith(first) || !name.endsWith(last)) return false;
+  let from = first.length;
+  for (const literal of literals.slice(1, -1)) {
+    const found = name.indexOf(literal, from + 1);
+    if (found === -1) return false;
+    from = found + literal.length;
+  }
+  return name.length - last.length > from;
 }

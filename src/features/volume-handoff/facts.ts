@@ -13,16 +13,20 @@ import { clusterPart } from './derivation-rows.js';
 export { readDerivationHead, lockDerivationHead } from './derivation-rows.js';
 export { referenceOfHead as derivationReference } from './steps.js';
 
-/** Those of the services of ours of which entries are required now. */
+/** Those of the services of ours of which entries are required now, the released ones left out. */
 export async function servicesWithEntries(
   tx: ReadTx,
   clusterId: string,
   serviceIds: readonly string[],
+  released: readonly { nodeId: string; serviceId: string; mountIdentityDigest: string }[],
 ): Promise<Set<string>> {
   const rows = await tx.rows(
     sql<{ id: string }>`
       select distinct service_id as id from control.required_entries
-      where cluster_id = ${clusterId} and until is null and service_id = any(${[...serviceIds]}::text[])`.compile(qb),
+      where cluster_id = ${clusterId} and until is null and service_id = any(${[...serviceIds]}::text[])
+        and (node_id, service_id, mount_identity_digest) not in (
+          select * from unnest(${released.map((each) => each.nodeId)}::text[], ${released.map((each) => each.serviceId)}::text[],
+            ${released.map((each) => each.mountIdentityDigest)}::text[]))`.compile(qb),
   );
   return new Set(rows.map((row) => row.id));
 }

@@ -55,6 +55,8 @@ export interface DerivationScope {
   readonly nodes: ReadonlySet<string> | 'all';
   /** Swarm nodes whose fleet nodes are to be derived again. */
   readonly swarmNodes?: ReadonlySet<string>;
+  /** Services whose spec mounts differ: of an application they may match volumes on every node. */
+  readonly specServices?: ReadonlySet<string>;
   /** The cluster's own part: manager snapshot, scope, or which nodes are bound. */
   readonly cluster: boolean;
   /** Scope or targets have another reference: a new revision is made even where nothing else differs. */
@@ -94,7 +96,10 @@ export async function deriveAgain(tx: Tx, cluster: DerivedCluster, what: Derivat
     observedServices(tx, clusterId),
     what.swarmNodes === undefined ? [] : nodesOfSwarmNodes(tx, clusterId, [...what.swarmNodes]),
   ]);
-  const nodes = what.nodes === 'all' ? await allNodes(tx, clusterId) : [...new Set([...what.nodes, ...bound])].sort();
+  const nodes =
+    what.nodes === 'all' || touchesApplication(current.scope, what.specServices)
+      ? await allNodes(tx, clusterId)
+      : [...new Set([...what.nodes, ...bound])].sort();
   const targets = new Set(current.targetSet?.nodeIds);
   const specMounts = new Map(services.map((service) => [service.swarmServiceId, service.mounts]));
 
@@ -135,6 +140,11 @@ export async function deriveAgain(tx: Tx, cluster: DerivedCluster, what: Derivat
     head: { generation, digest, requiredCount: next.requiredCount, blockerCount: next.blockerCount },
     reference: { id, generation, digest },
   };
+}
+
+function touchesApplication(scope: IFleetCutoverScope | null, services: ReadonlySet<string> | undefined): boolean {
+  if (scope === null || services === undefined || services.size === 0) return false;
+  return scope.services.some((service) => service.class === 'application' && services.has(service.swarmServiceId));
 }
 
 export function referenceOfHead(clusterLife: string, head: Pick<DerivationHead, 'generation' | 'digest'>): Reference {
