@@ -16,6 +16,7 @@ import { scopeHandlers } from './features/scope/routes.js';
 import { insertScopeHeads } from './features/scope/rows.js';
 import { preparedVolumeHandoffsHandler, volumeHandoffHandlers } from './features/volume-handoff/routes.js';
 import { deriveAgain, initializeVolumeHandoffs } from './features/volume-handoff/steps.js';
+import { sparkWatchHandler } from './features/watch/routes.js';
 import { Watch } from './features/watch/watch.js';
 import { bindOwnerMethods, bindSparkEndpoint, createGatekeeping } from './http/bind.js';
 import { bindHealth, type ProcessState } from './http/health.js';
@@ -43,8 +44,9 @@ export function createApp(deps: Deps, options: AppOptions): FastifyInstance {
     ...ingressHandlers(options.keyRing),
     watchFleetCutover: (_deps, actor, input) => watch.watch(actor, input),
   } satisfies OwnerHandlers);
-  const { swarmObservation, fleetCutoverPreparedVolumeHandoffs } = sparkSwarmNodeContracts;
+  const { swarmObservation, fleetCutoverPreparedVolumeHandoffs, fleetCutoverWatch } = sparkSwarmNodeContracts;
   bindSparkEndpoint(app, deps, keeping, swarmObservation, swarmObservationHandler(deps, options.takeLargeReport));
+  bindSparkEndpoint(app, deps, keeping, fleetCutoverWatch, sparkWatchHandler(watch));
   bindSparkEndpoint(app, deps, keeping, fleetCutoverPreparedVolumeHandoffs, preparedVolumeHandoffsHandler(deps));
   return app;
 }

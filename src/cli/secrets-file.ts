@@ -1,13 +1,14 @@
 /** Issued tokens, once, into a file that only its owner reads. */
+import type { IIssuedSecret } from '../contract/fleet.js';
 import { type FileHandle, open, unlink } from 'node:fs/promises';
 import { UsageError } from './output.js';
 
 interface Answer {
-  readonly secrets: readonly { readonly credentialId: string; readonly generation: number; readonly secret: string }[];
+  readonly secrets: readonly IIssuedSecret[];
 }
 
 export type WithoutSecrets<T extends Answer> = Omit<T, 'secrets'> & {
-  readonly secrets: readonly { readonly credentialId: string; readonly generation: number }[];
+  readonly secrets: readonly Omit<IIssuedSecret, 'secret'>[];
 };
 
 /**
@@ -31,7 +32,7 @@ export async function withSecretsFile<T extends Answer>(
     }
     return {
       ...answer,
-      secrets: answer.secrets.map(({ credentialId, generation }) => ({ credentialId, generation })),
+      secrets: answer.secrets.map(({ secret: _secret, ...shown }) => shown),
     };
   } finally {
     await file.close();

@@ -18,6 +18,11 @@ import { type IProtocolOffer, supportedProtocol } from '../contract/protocol.js'
 import { ContractError, type ContractRecord, defineRecord } from '../contract/record.js';
 import { type Reference, sameReference } from '../contract/schema.js';
 import { readAnswer } from './answer.js';
+import {
+  type ISparkWatchFleetCutoverResponse,
+  sparkWatchFleetCutoverRequestRecord,
+  sparkWatchFleetCutoverResponseRecord,
+} from '../contract/watch.js';
 import type { BearerToken } from './bearer-token.js';
 import { ContractViolationError } from './errors.js';
 import { pageFault } from './page-fault.js';
@@ -58,6 +63,8 @@ export interface SparkClient {
     pageIndex: number,
     signal?: AbortSignal,
   ): Promise<TSparkGetFleetCutoverPreparedVolumeHandoffsResponse>;
+  /** Waits for the cluster's next change, `timeoutMs` (at most 60,000) at the longest. */
+  watch(cursor: string | null, timeoutMs: number, signal?: AbortSignal): Promise<ISparkWatchFleetCutoverResponse>;
   /** Waits for what is under way and closes the connections. */
   close(): Promise<void>;
 }
@@ -115,6 +122,19 @@ export function createSparkClient(options: SparkClientOptions): SparkClient {
       const response = await send({ limits, body, answer: pageResponseRecord, effect: 'read' }, signal);
       await refusePageFault(request, response);
       return response;
+    },
+
+    async watch(cursor: string | null, timeoutMs: number, signal?: AbortSignal) {
+      const request = sparkWatchFleetCutoverRequestRecord.snapshot({
+        nodeId,
+        nodeToken: nodeToken.reveal(),
+        protocol: supportedProtocol,
+        cursor,
+        timeoutMs,
+      });
+      const limits = sparkSwarmNodeContracts.fleetCutoverWatch;
+      const body = encodeBounded('ISparkWatchFleetCutoverRequest', request, limits.maxRequestBytes);
+      return await send({ limits, body, answer: sparkWatchFleetCutoverResponseRecord, effect: 'read' }, signal);
     },
 
     close: () => transport.close(),

@@ -32,6 +32,7 @@ import {
 } from './schema.js';
 import { FleetCutoverScope, FleetCutoverTargetSet, ScopeStatement } from './scope.js';
 import { RuntimeStorageFilesystemRequest } from './storage-claim.js';
+import { watchAnswer, watchRequest } from './watch.js';
 import { FleetCutoverWriteOff } from './write-off.js';
 
 const Reference = FleetCutoverAcceptedEvidenceReference;
@@ -216,20 +217,8 @@ export const cutoverMethods = {
     'fleetcutover',
     'watchFleetCutover',
     'Waits for the next change of phase, aggregate, derivation or coverage',
-    {
-      clusterId: Identifier,
-      cursor: nullable(Type.String({ maxLength: 512 })),
-      timeoutMs: Type.Integer({ minimum: 0, maximum: 60_000 }),
-    },
-    closed({
-      cursor: Type.String(),
-      /** The cursor was of another life of the database: read everything again. */
-      reset: Type.Boolean(),
-      changed: Type.Array(oneOf('runtime', 'aggregate', 'derivation', 'coverage')),
-      runtime: Reference,
-      phase: oneOf(...fleetCutoverPhases),
-      aggregate: nullable(Reference),
-    }),
+    { clusterId: Identifier, ...watchRequest },
+    closed(watchAnswer),
   ),
   readFleetCutoverState: query(
     'fleetcutover',

@@ -137,3 +137,4 @@ export const IssuedSecret = closed({
   generation: PositiveInteger,
   secret: Type.Union([AdministratorToken, BearerSecret]),
 });
+export type IIssuedSecret = Static<typeof IssuedSecret>;

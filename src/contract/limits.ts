@@ -31,6 +31,12 @@ export const sparkSwarmNodeContracts = Object.freeze({
     maxRequestBytes: 4096,
     maxResponseBytes: 262_144,
   } as const),
+  /** Ours: an agent waits for the next change here instead of asking again and again. */
+  fleetCutoverWatch: Object.freeze({
+    endpoint: '/spark/swarm-nodes/fleet-cutover-watch',
+    maxRequestBytes: 4096,
+    maxResponseBytes: 2048,
+  } as const),
   protocolRefusalStatus: 426,
 } as const);
 

@@ -92,7 +92,7 @@ async function switchOver(cast: Cast, scope: IFleetCutoverScope, relay: string |
   await advance(cast, 'pallet');
 }
 
-async function reportAll({ stage, agents }: Cast): Promise<void> {
+export async function reportAll({ stage, agents }: Pick<Cast, 'stage' | 'agents'>): Promise<void> {
   for (const { node, spark, pallet } of agents) {
     const { receipt, holds } = await spark.runOnce();
     const held = !pallet.installed

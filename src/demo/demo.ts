@@ -1,13 +1,14 @@
 /**
  * The main job from nothing to its end: embedded Postgres, the service, a captured Swarm, one reference agent per
- * node, everything prepared, every page verified on every node, what must be refused refused; then the phases to `pallet`.
+ * node, everything prepared, every page verified on every node, what must be refused refused; then the phases to `pallet`,
+ * the new ingress, and a search for every secret in everything that was kept, logged and shown.
  */
 import { chmod, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { SwarmOverlay } from '../agents/docker/overlay-source.js';
 import { openSparkState } from '../agents/spark/spark-state.js';
-import { type AdministratorClient, createAdministratorClient } from '../client/administrator-client.js';
+import type { AdministratorClient } from '../client/administrator-client.js';
 import { ProblemError } from '../client/errors.js';
 import { newMutationId } from '../client/mutation-id.js';
 import { PageReaderError } from '../client/page-reader-error.js';
@@ -21,12 +22,16 @@ import { type Reference, referenceOf } from '../contract/schema.js';
 import { bootstrap } from '../features/auth/host-operations.js';
 import { onHostDatabase } from '../host-access.js';
 import { createLogger } from '../http/request-log.js';
+import { systemRandom } from '../random.js';
 import { isRefused } from '../refusal.js';
 import { Secret } from '../secret.js';
 import { Service } from '../service.js';
 import { type IClassification, openCapture } from './capture.js';
-import { playCutover } from './cutover.js';
-import { type Agent, clusterId, nodeSource, openAgent, type Stage } from './stage.js';
+import { playCutover, reportAll } from './cutover.js';
+import { type IngressOutcome, playIngress } from './ingress.js';
+import { SecretCanary } from './secret-canary.js';
+import { searchSecrets } from './secret-search.js';
+import { type Agent, clusterId, nodeSource, openAdministrator, openAgent, type Stage } from './stage.js';
 import { addedServiceNames, scopeStatement, withAddedServices } from './statement.js';
 import { openTamperingProxy } from './tampering-proxy.js';
 
@@ -50,6 +55,11 @@ export interface DemoResult {
   readonly gateRefused: string | null;
   /** Covered and needed pages, summed over the nodes. */
   readonly coverage: string;
+  /** Of the ingress; null, like what follows, where `pallet` was not reached. */
+  readonly designation: IngressOutcome['designation'] | null;
+  readonly lostAnswerReplayed: boolean | null;
+  /** How often a secret was found where none belongs. */
+  readonly secretCanary: string | null;
 }
 
 export interface DemoOptions {
@@ -66,14 +76,27 @@ export async function runDemo({ captureDirectory, addRelayAndIngress, say }: Dem
   const directory = await mkdtemp(join(tmpdir(), 'fleet-cutover-demo-'));
   // Started as root, Postgres runs as another user, who must be able to pass through.
   await chmod(directory, 0o711);
-  const config = readConfig({ EMBEDDED_DATA_DIR: join(directory, 'postgres'), PORT: '0', LOG_LEVEL: 'silent' });
-  const service = new Service(config, createLogger(config.logLevel));
+  const config = readConfig({
+    EMBEDDED_DATA_DIR: join(directory, 'postgres'),
+    PORT: '0',
+    LOG_LEVEL: 'trace',
+    KEY_ENCRYPTION_KEYS: `demo:${systemRandom.bytes(32).toString('base64')}`,
+  });
+  const logged: string[] = [];
+  const service = new Service(config, createLogger(config.logLevel, { write: (line) => void logged.push(line) }));
+  const canary = new SecretCanary();
+  const saying = (line: string) => {
+    canary.show('line of the story', line);
+    say(line);
+  };
   try {
-    say('Starting an embedded Postgres and the service …');
+    saying('Starting an embedded Postgres and the service …');
     const url = await service.start();
-    say(`The service listens on ${url}.`);
+    saying(`The service listens on ${url}.`);
     const token = await firstToken(config);
-    const stage: Stage = { capture, overlay: new SwarmOverlay(), directory, url, say };
+    canary.learn('administrator ada', token);
+    const overlay = new SwarmOverlay();
+    const stage: Stage = { capture, overlay, directory, url, say: saying, config, log: () => logged, canary };
     const added = addRelayAndIngress && capture.classification !== null && (await addServices(stage));
     const classification = added ? withAddedServices(capture.classification) : capture.classification;
     return await playDemo(stage, classification, token);
@@ -106,8 +129,8 @@ async function addServices(stage: Stage): Promise<boolean> {
 }
 
 async function playDemo(stage: Stage, classification: IClassification | null, token: Secret): Promise<DemoResult> {
-  const { say, capture, url } = stage;
-  const admin = createAdministratorClient({ url, token });
+  const { say, capture, canary } = stage;
+  const admin = openAdministrator(stage, token);
   const agents: Agent[] = [];
   try {
     const { owners, runtime, tokens } = await registerFleet(stage, admin);
@@ -123,7 +146,8 @@ async function playDemo(stage: Stage, classification: IClassification | null, to
     const blockers = state.blockers.reduce((sum, each) => sum + each.count, 0);
     if (blockers > 0) await sayBlockers(stage, admin, blockers);
     const cutover = await playCutover(stage, admin, agents);
-    return {
+    const ingress = cutover.phase === 'pallet' ? await finish(stage, admin, agents, token) : null;
+    const result = {
       nodes: capture.nodes.length,
       tasks: snapshot.tasks.length,
       verdicts: state.verdicts,
@@ -136,12 +160,27 @@ async function playDemo(stage: Stage, classification: IClassification | null, to
       ...contest,
       tamperRefused,
       ...cutover,
+      designation: ingress?.designation ?? null,
+      lostAnswerReplayed: ingress?.lostAnswerReplayed ?? null,
     };
+    canary.show('last line', JSON.stringify(result));
+    return { ...result, secretCanary: ingress === null ? null : await searchSecrets(stage) };
   } finally {
     for (const agent of agents) await agent.client.close();
     await admin.close();
     say('');
   }
+}
+
+/** The nodes report what ports they have under Pallet; until then the new ingress could not be told to have none. */
+async function finish(
+  stage: Stage,
+  admin: AdministratorClient,
+  agents: readonly Agent[],
+  token: Secret,
+): Promise<IngressOutcome> {
+  await reportAll({ stage, agents });
+  return await playIngress(stage, admin, token);
 }
 
 interface Registered {
@@ -308,7 +347,7 @@ interface Contest {
 
 /** Two administrators change the same handoff against the same aggregate: one wins, the other learns what is current. */
 async function contestHandoff(stage: Stage, admin: AdministratorClient, runtime: Reference): Promise<Contest> {
-  const { say, url } = stage;
+  const { say } = stage;
   const { aggregate } = await admin.readFleetCutoverVolumeHandoffAggregate({ clusterId, aggregate: null });
   const { entries } = await admin.listFleetCutoverRequiredVolumeHandoffs({ clusterId, cursor: null, limit: 1024 });
   const prepared = entries.find((entry) => entry.state === 'prepared' && entry.blockers.length === 0);
@@ -340,7 +379,7 @@ async function contestHandoff(stage: Stage, admin: AdministratorClient, runtime:
     principalId: 'grace',
     role: 'administrator',
   });
-  const second = createAdministratorClient({ url, token: new Secret(issued.secrets[0]!.secret) });
+  const second = openAdministrator(stage, new Secret(issued.secrets[0]!.secret));
   try {
     const mine = change(1_073_741_824);
     const won = await admin.prepareFleetCutoverVolumeHandoffs(mine);

@@ -27,5 +27,8 @@ if (result.phase !== 'pallet') {
       : 'The set is incomplete: see the blockers above.\n',
   );
   process.exitCode = 1;
+} else if (result.secretCanary !== '0 hits' || result.lostAnswerReplayed !== true) {
+  process.stdout.write('A secret was found where none belongs, or a lost answer was not replayed: see above.\n');
+  process.exitCode = 1;
 }
 process.stdout.write(`${JSON.stringify(result)}\n`);

@@ -1,10 +1,11 @@
-/** The whole benchmark: one service process, two fleets of the contract's largest size, and what it costs to use them. */
+/** The whole benchmark: one service process, two fleets of the contract's largest size and three that drain, and what it costs to use them. */
 import { fleetCutoverContract, maximumPreparedVolumeHandoffs } from '../../src/contract/limits.js';
 import type { Reference } from '../../src/contract/schema.js';
 import { type SyntheticFleet, syntheticFleet, type SyntheticKey, volumesOf } from '../support/synthetic-fleet.js';
 import { bareFill } from './bare-fill.js';
 import { type Fill, fill, latencyAt, prepare } from './fill.js';
 import { measureObservations } from './observations.js';
+import { type HeldFences, measureHeldFences } from './held-fences.js';
 import { createOwnerClient, type OwnerClient } from './owner-client.js';
 import { measurePageReads } from './page-reads.js';
 import { quantile, rounded } from './quantile.js';
@@ -28,6 +29,7 @@ export interface BenchResult {
   readonly pageReads: { readonly perSecond: number; readonly bare: number; readonly ratio: number };
   /** Milliseconds of a 4 MiB report. */
   readonly observation: { readonly unchangedMs: number; readonly changedMs: number };
+  readonly heldFences: HeldFences;
   readonly eventLoopDelayMs: number;
   readonly rssMb: number;
   readonly handoffs: number;
@@ -88,6 +90,7 @@ async function measureAll(
     bytes: scale.observationBytes,
     rounds: scale.observations,
   });
+  const heldFences = await measureHeldFences(client, scale.heldFences, say);
   const latencies = (filled: Fill) =>
     Object.fromEntries(scale.present.map((present) => [String(present), latencyAt(filled, present, scale.samples)]));
   return {
@@ -106,6 +109,7 @@ async function measureAll(
     insertComplete: rounded(quantile(inserted.ms, 0.5), 0),
     pageReads: { perSecond: rounded(reads.perSecond, 0), bare: rounded(reads.bare, 0), ratio: rounded(reads.ratio) },
     observation: { unchangedMs: rounded(observed.unchangedMs, 0), changedMs: rounded(observed.changedMs, 0) },
+    heldFences,
     eventLoopDelayMs: rounded(observed.longestDelayMs, 1),
     rssMb: rounded(rssMb, 0),
     handoffs: ceiling,

@@ -1,6 +1,18 @@
 /** How large the benchmark's fleets are. */
 import { maximumObservationCensusBytes } from '../../src/contract/limits.js';
 
+export interface HeldFenceScale {
+  /** Of the fleet in which every node covers every page. */
+  readonly nodes: number;
+  /** Of every fleet's aggregate. */
+  readonly pages: number;
+  /** Of the two fleets in which one node's report is timed. */
+  readonly fewNodes: number;
+  readonly manyNodes: number;
+  /** Reports that are timed in each of the two, every one of another page; fewer than there are pages. */
+  readonly timedReports: number;
+}
+
 export interface Scale {
   readonly nodes: number;
   readonly volumesPerNode: number;
@@ -16,6 +28,7 @@ export interface Scale {
   readonly observations: number;
   /** Seconds of page reads, after as many for warming up. */
   readonly readSeconds: number;
+  readonly heldFences: HeldFenceScale;
 }
 
 /** Room for `nodeId`, token and what else stands around the census. */
@@ -31,6 +44,7 @@ export const fullScale: Scale = {
   observationBytes: maximumObservationCensusBytes - observationMargin,
   observations: 7,
   readSeconds: 8,
+  heldFences: { nodes: 100, pages: 256, fewNodes: 10, manyNodes: 1_000, timedReports: 200 },
 };
 
 /** Tells whether the benchmark itself works, in less than a minute. */
@@ -43,4 +57,5 @@ export const smallScale: Scale = {
   updates: 5,
   observations: 3,
   readSeconds: 2,
+  heldFences: { nodes: 10, pages: 24, fewNodes: 4, manyNodes: 40, timedReports: 16 },
 };

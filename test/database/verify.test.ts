@@ -1,12 +1,18 @@
 import { execFile } from 'node:child_process';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { canonicalizeStrictJson } from '../../src/contract/canonical-json.js';
+import { digestDomain, sealRecord } from '../../src/contract/digest.js';
+import type { TFleetCutoverVolumeFence } from '../../src/contract/held-fence.js';
+import type { IFleetCutoverRuntime } from '../../src/contract/runtime.js';
 import type { IFleetCutoverScopeStatement } from '../../src/contract/scope.js';
 import { type Reference, referenceOf } from '../../src/contract/schema.js';
 import type { Finding } from '../../src/features/verify/finding.js';
 import { parseRememberedHead } from '../../src/features/verify/remembered-head.js';
 import { verify, type VerifyReport } from '../../src/features/verify/verify.js';
 import { isRefused } from '../../src/refusal.js';
+import { type Cutover, cutover, sealFence } from '../support/cutover.js';
+import { type IngressStage, ingressStage } from '../support/pallet-phase.js';
 import { mutationId, someDigest, startService, type TestService } from '../support/service.js';
 import {
   container,
@@ -591,3 +597,357 @@ test('the command says so with its exit code: clean, wrong, usage, could not', a
 function keyOf({ nodeId, serviceId, mountIdentityDigest }: ReturnType<SyntheticFleet['keys']>[number]) {
   return { nodeId, serviceId, mountIdentityDigest };
 }
+
+describe('later phases', () => {
+  const inPallet = 'pal';
+  let stage: IngressStage;
+  let bob: string;
+
+  async function writeOff(cut: Cutover, subject: object): Promise<void> {
+    const method = 'serviceId' in subject ? 'writeOffVolume' : 'writeOffNode';
+    const request = async (proposal: Reference | null) =>
+      ({
+        mutationId: mutationId(),
+        clusterId: cut.clusterId,
+        runtime: await cut.runtime(),
+        proposal,
+        reason: 'the building burned down',
+        verified: 'two people were there',
+        ...subject,
+      }) as never;
+    const proposed = await service.done(method, await request(null));
+    await service.done(method, await request(referenceOf(proposed.writeOff)), bob);
+  }
+
+  beforeAll(async () => {
+    const issued = await service.done('issueAdministratorToken', {
+      mutationId: mutationId(),
+      principalId: 'bob',
+      role: 'administrator',
+    });
+    bob = issued.secrets[0]!.secret;
+    stage = await ingressStage(service, inPallet);
+    await stage.prepared();
+    await stage.prepared();
+    await stage.cut.holdAll(2);
+    const [entry] = await stage.cut.fleet.entries();
+    const { nodeId, serviceId, mountIdentityDigest } = entry!;
+    await writeOff(stage.cut, { nodeId, serviceId, mountIdentityDigest });
+    await writeOff(stage.cut, { nodeId: stage.cut.nodeIds[1]! });
+  }, 60_000);
+
+  const found = async () => rows((await verified([], inPallet)).findings);
+  const at = (more: Finding['key']) => ({ cluster_id: inPallet, ...more });
+  const node = (index: number) => stage.cut.nodeIds[index]!;
+  const here = `cluster_id = '${inPallet}'`;
+
+  test('a cluster in pallet with an ingress, held fences and write-offs is clean', async () => {
+    expect(await verified([], inPallet)).toMatchObject({ clean: true, findings: [], skipped: [] });
+    const counts = await one<Record<string, string>>(
+      `select (select count(*) from control.write_offs where ${here}) as "writeOffs",
+         (select count(*) from control.coreflow_retirements where ${here}) as retirements,
+         (select count(*) from control.ingress_designation_revisions where ${here}) as designations,
+         (select count(*) from control.sealed_secrets where ${here}) as secrets,
+         (select count(*) from control.held_fences where ${here}) as fences,
+         (select count(*) from control.coverage where ${here} and bit_count(held_pages) > 0) as covered`,
+    );
+    expect(Object.fromEntries(Object.entries(counts).map(([name, count]) => [name, Number(count)]))).toEqual({
+      writeOffs: 4,
+      retirements: 1,
+      designations: 2,
+      secrets: 2,
+      fences: 2,
+      covered: 2,
+    });
+  });
+
+  test('written off, released and rejoined before the switch, with a handoff that was removed, is clean', async () => {
+    const cut = await cutover(service, 'early', { volumes: [2, 2, 1], relay: false });
+    await cut.accept();
+    await writeOff(cut, { nodeId: cut.nodeIds[2]! });
+    await cut.prepare();
+    const entry = (await cut.fleet.entries()).find((each) => each.nodeId === cut.nodeIds[1])!;
+    const { nodeId, serviceId, mountIdentityDigest } = entry;
+    const key = { nodeId, serviceId, mountIdentityDigest };
+    await writeOff(cut, key);
+    expect((await verified([], 'early')).findings).toEqual([]);
+    await service.done('prepareFleetCutoverVolumeHandoffs', {
+      mutationId: mutationId(),
+      clusterId: 'early',
+      runtime: await cut.runtime(),
+      scope: (await cut.fleet.state()).scope!,
+      expectedAggregate: await cut.aggregate(),
+      upserts: [],
+      removals: [key],
+    });
+    expect((await verified([], 'early')).findings).toEqual([]);
+    await cut.fleet.report(nodeId, { swarmNodeId: 'sn-new' });
+    await service.done('confirmNodeRejoin', {
+      mutationId: mutationId(),
+      clusterId: 'early',
+      nodeId,
+      swarmNodeId: 'sn-new',
+    });
+    await cut.fleet.reported(nodeId, { local: await cut.local(1), swarmNodeId: 'sn-new' });
+    const { former } = await one<{ former: string }>(
+      `select count(*) as former from control.node_swarm_ids where cluster_id = 'early' and node_id = $1`,
+      [nodeId],
+    );
+    expect(Number(former)).toBe(2);
+    expect(await verified([], 'early')).toMatchObject({ findings: [], skipped: [] });
+  });
+
+  describe('write-offs', () => {
+    const confirmed = () =>
+      one<{ write_off_id: string; generation: number }>(
+        `select write_off_id, generation::int from control.write_offs where ${here} and generation = 2 and handoff_id is null`,
+      );
+
+    test.each([
+      `record = replace(record, 'burned', 'turned')`,
+      `digest = 'sha256:' || repeat('0', 64)`,
+      `node_id = '${inPallet}-n0'`,
+      `handoff_id = 'vh-other'`,
+    ])('a row: %s', async (change) => {
+      const key = await confirmed();
+      await edit('write_offs', `update control.write_offs set ${change} where write_off_id = $1 and generation = 2`, [
+        key.write_off_id,
+      ]);
+      expect(await found()).toEqual([{ table: 'write_offs', key: at(key) }]);
+    });
+
+    test.each([1, 2])('a row that is gone, generation %i', async (generation) => {
+      const { write_off_id } = await confirmed();
+      await edit('write_offs', 'delete from control.write_offs where write_off_id = $1 and generation = $2', [
+        write_off_id,
+        generation,
+      ]);
+      const report = await verified([], inPallet);
+      expect(rows(report.findings)).toEqual([{ table: 'write_offs', key: at({ write_off_id, generation }) }]);
+      expect(report.skipped).toEqual([`derivation of node ${node(1)}: a write-off of it is broken`]);
+    });
+
+    test('one that nobody made', async () => {
+      const { write_off_id } = await confirmed();
+      await edit(
+        'write_offs',
+        `insert into control.write_offs select cluster_id, 'wo-other', generation, digest, state, node_id, handoff_id, record
+         from control.write_offs where write_off_id = $1 and generation = 1`,
+        [write_off_id],
+      );
+      expect(await found()).toEqual([{ table: 'write_offs', key: at({ write_off_id: 'wo-other', generation: 1 }) }]);
+    });
+
+    test.each([
+      [1, 'active'],
+      [0, 'written-off'],
+    ])('the state of node %i: %s', async (index, state) => {
+      await edit('nodes', 'update control.nodes set state = $2 where node_id = $1', [node(index), state]);
+      expect(await found()).toEqual([{ table: 'nodes', key: at({ node_id: node(index) }) }]);
+    });
+  });
+
+  describe('gates', () => {
+    const retirement = { table: 'coreflow_retirements', key: at({ generation: 1 }) };
+
+    test.each([
+      `update control.coreflow_retirements set record = replace(record, '"oldModeRefused":true', '"oldModeRefused":false') where ${here}`,
+      `update control.coreflow_retirements set digest = 'sha256:' || repeat('0', 64) where ${here}`,
+      `delete from control.coreflow_retirements where ${here}`,
+    ])('the relay’s retirement: %s', async (statement) => {
+      await edit('coreflow_retirements', statement);
+      expect(await found()).toEqual([retirement]);
+    });
+
+    test('a retirement that nobody made', async () => {
+      await edit(
+        'coreflow_retirements',
+        `insert into control.coreflow_retirements select cluster_id, 2, digest, record from control.coreflow_retirements where ${here}`,
+      );
+      expect(await found()).toEqual([{ ...retirement, key: at({ generation: 2 }) }]);
+    });
+
+    test('the relay’s credential that is not revoked any more', async () => {
+      const key = await one<Finding['key']>(
+        `select credential_id from control.credentials where ${here} and kind = 'coreflow-relay'`,
+      );
+      await edit('credentials', 'update control.credentials set revoked = false where credential_id = $1', [
+        key['credential_id'],
+      ]);
+      expect(await found()).toEqual([{ table: 'credentials', key }]);
+    });
+
+    test.each(['scope', 'targetSet', 'derivation', 'managerSnapshot', 'aggregate', 'coreflowRetirement'] as const)(
+      'a runtime, sealed anew, whose gate names no accepted %s',
+      async (name) => {
+        const { record } = await one<{ record: string }>(
+          `select record from control.runtime_revisions where ${here} and generation = 4`,
+        );
+        const { digest: _digest, ...content } = JSON.parse(record) as IFleetCutoverRuntime;
+        const gate = { ...content.gate!, [name]: { ...content.gate![name]!, digest: someDigest('other') } };
+        const forged = sealRecord(digestDomain('IFleetCutoverRuntime'), { ...content, gate });
+        await edit(
+          'runtime_revisions',
+          `update control.runtime_revisions set digest = $1, record = $2 where ${here} and generation = 4`,
+          [forged.digest, canonicalizeStrictJson(forged)],
+        );
+        await edit('runtime_heads', `update control.runtime_heads set digest = $1 where ${here}`, [forged.digest]);
+        expect(await found()).toContainEqual(
+          name === 'coreflowRetirement' ? retirement : { table: 'runtime_revisions', key: at({ generation: 4 }) },
+        );
+      },
+    );
+
+    test.each([
+      'pallet_ready = not pallet_ready',
+      'active_containers = active_containers + 1',
+      `detail = detail || '{"relay": [{}]}'`,
+    ])('what gates need of a node: %s', async (change) => {
+      await edit('node_gate_facts', `update control.node_gate_facts set ${change} where node_id = $1`, [node(0)]);
+      expect(await found()).toEqual([{ table: 'node_gate_facts', key: at({ node_id: node(0) }) }]);
+    });
+
+    test('what gates need of a node that is gone', async () => {
+      await edit('node_gate_facts', 'delete from control.node_gate_facts where node_id = $1', [node(0)]);
+      expect(await found()).toEqual([{ table: 'node_gate_facts', key: at({ node_id: node(0) }) }]);
+    });
+  });
+
+  describe('the ingress', () => {
+    const designation = (generation: number) => ({ table: 'ingress_designation_revisions', key: at({ generation }) });
+
+    test.each([`record = replace(record, '"version":1', '"version":2')`, `digest = 'sha256:' || repeat('0', 64)`])(
+      'a designation: %s',
+      async (change) => {
+        await edit(
+          'ingress_designation_revisions',
+          `update control.ingress_designation_revisions set ${change} where ${here} and generation = 1`,
+        );
+        expect(await found()).toEqual([designation(1)]);
+      },
+    );
+
+    test.each([1, 2])('a designation that is gone, generation %i', async (generation) => {
+      await edit(
+        'ingress_designation_revisions',
+        `delete from control.ingress_designation_revisions where ${here} and generation = $1`,
+        [generation],
+      );
+      expect(await found()).toEqual([designation(generation)]);
+    });
+
+    test.each([`service_id = 'sv-other'`, 'generation = 1', `digest = 'sha256:' || repeat('0', 64)`])(
+      'the head: %s',
+      async (change) => {
+        await edit('ingress_designation_heads', `update control.ingress_designation_heads set ${change} where ${here}`);
+        expect(await found()).toEqual([{ table: 'ingress_designation_heads', key: { cluster_id: inPallet } }]);
+      },
+    );
+
+    test.each([
+      `update control.sealed_secrets set service_id = 'sv-other' where ${here} and version = 1`,
+      `update control.sealed_secrets set credential_id = 'cr-other' where ${here} and version = 1`,
+      `delete from control.sealed_secrets where ${here} and version = 1`,
+    ])('a sealed secret: %s', async (statement) => {
+      const { secret_id } = await one<{ secret_id: string }>(
+        `select secret_id from control.sealed_secrets where ${here} limit 1`,
+      );
+      await edit('sealed_secrets', statement);
+      expect(await found()).toEqual([{ table: 'sealed_secrets', key: at({ secret_id, version: 1 }) }]);
+    });
+
+    test('a sealed secret that no designation names', async () => {
+      await edit(
+        'sealed_secrets',
+        `insert into control.sealed_secrets select cluster_id, secret_id, 3, service_id, credential_id, key_id, nonce, ciphertext
+         from control.sealed_secrets where ${here} and version = 2`,
+      );
+      expect(await found()).toEqual([
+        { table: 'sealed_secrets', key: at({ secret_id: expect.any(String), version: 3 }) },
+      ]);
+    });
+  });
+
+  describe('held fences and coverage', () => {
+    const fence = () =>
+      one<{ node_id: string; handoff_id: string }>(
+        `select node_id, handoff_id from control.held_fences where ${here} order by node_id limit 1`,
+      );
+    const coverage = () => ({ table: 'coverage', key: at({ node_id: node(0) }) });
+
+    test.each([
+      `update control.held_fences set record = replace(record, '"fenceStoreId":"fs-', '"fenceStoreId":"ft-') where handoff_id = $1`,
+      'update control.held_fences set generation = generation + 1 where handoff_id = $1',
+      `update control.held_fences set fence_id = 'vf-other' where handoff_id = $1`,
+      `update control.held_fences set digest = 'sha256:' || repeat('0', 64) where handoff_id = $1`,
+      'update control.held_fences set handoff_generation = handoff_generation + 1 where handoff_id = $1',
+      'delete from control.held_fences where handoff_id = $1',
+    ])('a fence: %s', async (statement) => {
+      const key = await fence();
+      await edit('held_fences', statement, [key.handoff_id]);
+      expect(await found()).toEqual([{ table: 'held_fences', key: at(key) }]);
+    });
+
+    test('a fence, sealed anew, of a handoff that never was', async () => {
+      const key = await fence();
+      const { record } = await one<{ record: string }>('select record from control.held_fences where handoff_id = $1', [
+        key.handoff_id,
+      ]);
+      const { digest: _digest, ...content } = JSON.parse(record) as TFleetCutoverVolumeFence;
+      const forged = sealFence({ ...content, handoff: { ...content.handoff, digest: someDigest('other') } });
+      await edit('held_fences', 'update control.held_fences set digest = $2, record = $3 where handoff_id = $1', [
+        key.handoff_id,
+        forged.digest,
+        canonicalizeStrictJson(forged),
+      ]);
+      expect(await found()).toEqual([{ table: 'held_fences', key: at(key) }]);
+    });
+
+    test.each([
+      'covered = covered + 1, covered_pages = set_bit(covered_pages, 4000, 1)',
+      'held_pages = set_bit(held_pages, 4000, 1)',
+      'held_pages = 0::bit(4096)',
+      'covered = 0, covered_pages = 0::bit(4096)',
+      'aggregate_generation = 99',
+    ])('a node’s coverage: %s', async (change) => {
+      await edit('coverage', `update control.coverage set ${change} where node_id = $1`, [node(0)]);
+      expect(await found()).toEqual([coverage()]);
+    });
+
+    test('a count that is not that of the bits, where even the constraint is gone', async () => {
+      const { owner } = service.database;
+      await owner.query('alter table control.coverage drop constraint coverage_count');
+      await edit('coverage', 'update control.coverage set covered = covered + 1 where node_id = $1', [node(0)]);
+      expect(await found()).toEqual([coverage()]);
+      await owner.query(
+        'alter table control.coverage add constraint coverage_count check (covered = bit_count(covered_pages)) not valid',
+      );
+    });
+  });
+
+  describe('memberships', () => {
+    test('a member of the target set that is gone, and one that was added', async () => {
+      await edit('target_set_nodes', 'delete from control.target_set_nodes where node_id = $1', [node(0)]);
+      await edit('target_set_nodes', `insert into control.target_set_nodes values ($1, 1, 'other'), ($1, 9, 'other')`, [
+        inPallet,
+      ]);
+      expect(await found()).toEqual(
+        [
+          { generation: 1, node_id: node(0) },
+          { generation: 1, node_id: 'other' },
+          { generation: 9, node_id: 'other' },
+        ].map((key) => ({ table: 'target_set_nodes', key: at(key) })),
+      );
+    });
+
+    test.each([
+      'delete from control.node_swarm_ids where swarm_node_id = $1',
+      `update control.node_swarm_ids set node_id = '${inPallet}-n1' where swarm_node_id = $1`,
+      `update control.node_swarm_ids set node_id = 'other' where swarm_node_id = $1`,
+    ])('a node’s swarm node: %s', async (statement) => {
+      const swarm_node_id = `sn-${node(0)}`;
+      await edit('node_swarm_ids', statement, [swarm_node_id]);
+      expect(await found()).toEqual([{ table: 'node_swarm_ids', key: at({ swarm_node_id }) }]);
+    });
+  });
+});

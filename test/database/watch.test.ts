@@ -1,6 +1,8 @@
 import pg from 'pg';
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
+import { createSparkClient } from '../../src/client/spark-client.js';
 import type { MethodResponse } from '../../src/contract/methods.js';
+import { Secret } from '../../src/secret.js';
 import { type Cutover, cutover } from '../support/cutover.js';
 import { startService, type TestService } from '../support/service.js';
 import { volumeMount } from '../support/snapshots.js';
@@ -38,6 +40,27 @@ function addVolume(name: string): Promise<unknown> {
   cut.world.nodes[0]!.containers[0] = { ...app!, mounts: [...app!.mounts, volumeMount(name, `/${name}`)] };
   return cut.report(0);
 }
+
+describe('an agent', () => {
+  it('waits at its own door, with its token, for its own cluster', async () => {
+    const nodeId = cut.nodeIds[0]!;
+    const client = createSparkClient({ url: service.url, nodeId, nodeToken: new Secret(cut.fleet.token(nodeId)) });
+    const stranger = createSparkClient({ url: service.url, nodeId, nodeToken: new Secret('x'.repeat(43)) });
+    try {
+      const first = await client.watch(null, 0);
+      expect(first).toMatchObject({ reset: false, changed: [], phase: 'draining', nodeId });
+      expect(first.cursor).toBe((await now()).cursor);
+      const waiting = client.watch(first.cursor, 30_000);
+      await addVolume('agent-woken');
+      expect(await waiting).toMatchObject({ changed: ['derivation'], reset: false });
+      expect(await client.watch('no-cursor', 30_000)).toMatchObject({ reset: true });
+      await expect(stranger.watch(null, 0)).rejects.toMatchObject({ code: 'credential-refused' });
+    } finally {
+      await client.close();
+      await stranger.close();
+    }
+  });
+});
 
 describe('a watcher', () => {
   it('without a cursor gets one at once, with nothing to throw away', async () => {

@@ -17,7 +17,7 @@ import {
   type RawAnswer,
   type RawClient,
 } from '../support/oracle-http.js';
-import { canonicalText } from '../support/oracle-digest.js';
+import { bareDigestOf, canonicalText, sealedDigestOf } from '../support/oracle-digest.js';
 import { startService, type TestService } from '../support/service.js';
 
 let service: TestService;
@@ -168,11 +168,27 @@ describe('the race at the insert of the mutation id', () => {
     const holder = await owner.connect();
     await holder.query('begin');
     // The unique index makes the service's insert wait for this row's end.
+    const { rows } = await holder.query<{ organization_id: string; request_digest: string }>(
+      'select organization_id, request_digest from control.audit_rows limit 1',
+    );
+    const facts = {
+      chainId: 'elsewhere',
+      organizationId: rows[0]!.organization_id,
+      clusterId: null,
+      mutationId,
+      credentialId: 'ad-somebody',
+      principalId: 'somebody',
+      method: 'createService',
+      requestDigest: rows[0]!.request_digest,
+      resultDigest: bareDigestOf({}),
+      at: 1,
+    };
+    const digest = Buffer.from(sealedDigestOf('fleet-cutover-audit-row', facts).slice('sha256:'.length), 'hex');
     await holder.query(
-      `insert into control.audit_rows
-         select 'elsewhere', 1, chain_digest, row_digest, organization_id, cluster_id, $1, credential_id, 'somebody', method, request_digest, result, at
-           from control.audit_rows limit 1`,
-      [mutationId],
+      `insert into control.audit_rows (chain_id, seq, chain_digest, row_digest, organization_id, mutation_id, credential_id,
+         principal_id, method, request_digest, result, at)
+       values ('elsewhere', 1, $1, $1, $2, $3, 'ad-somebody', 'somebody', 'createService', $4, '{}', 1)`,
+      [digest, facts.organizationId, mutationId, facts.requestDigest],
     );
     const answering = client.owner('registerNode', request);
     await waitForLock(mutationId);

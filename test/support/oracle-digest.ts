@@ -5,18 +5,18 @@ type Json = null | boolean | number | string | readonly Json[] | { readonly [key
 
 /** RFC 8785 for what the contract allows: strings, safe integers, arrays, objects. */
 export function canonicalText(value: unknown): string {
-  return JSON.stringify(sorted(value as Json));
+  return written(value as Json);
 }
 
-function sorted(value: Json): Json {
-  if (typeof value !== 'object' || value === null) return value;
-  if (Array.isArray(value)) return value.map(sorted);
+/** Text by text: an object of JavaScript's would put keys that look like array indices first. */
+function written(value: Json): string {
+  if (typeof value !== 'object' || value === null) return JSON.stringify(value);
+  if (Array.isArray(value)) return `[${value.map(written).join(',')}]`;
   const members = value as { readonly [key: string]: Json };
-  return Object.fromEntries(
-    Object.keys(members)
-      .sort()
-      .map((key) => [key, sorted(members[key] ?? null)]),
-  );
+  const pairs = Object.keys(members)
+    .sort()
+    .map((key) => `${JSON.stringify(key)}:${written(members[key] ?? null)}`);
+  return `{${pairs.join(',')}}`;
 }
 
 function hash(text: string): string {

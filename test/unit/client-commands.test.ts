@@ -67,7 +67,7 @@ const imported = {
   nodes: [{ nodeId: 'node-a', created: true }],
   services: [{ name: 'web', serviceId: 'sv-1', created: false }],
   specs: [],
-  secrets: [{ credentialId: 'nt-1', generation: 1, secret: issued }],
+  secrets: [{ credentialId: 'nt-1', kind: 'node-token', subjectId: 'n1', generation: 1, secret: issued }],
 };
 
 describe('fleet import', () => {
@@ -91,7 +91,10 @@ describe('fleet import', () => {
     const { environment } = await serve((_request, response) => answerJson(response, imported));
     const args = ['fleet', 'import', await file('fleet.json', fleet), '--cluster', 'c1', '--json'];
     const result = await run([...args, '--secrets-file', join(directory, 's')], environment);
-    expect(JSON.parse(result.stdout)).toEqual({ ...imported, secrets: [{ credentialId: 'nt-1', generation: 1 }] });
+    expect(JSON.parse(result.stdout)).toEqual({
+      ...imported,
+      secrets: [{ credentialId: 'nt-1', kind: 'node-token', subjectId: 'n1', generation: 1 }],
+    });
   });
 
   it('sends nothing when the file for the tokens exists', async () => {
@@ -173,7 +176,9 @@ describe('call', () => {
       usedGeneration: null,
       revoked: false,
     };
-    const secrets = [{ credentialId: 'cred-2', generation: 1, secret: `fc.cred-2.${issued}` }];
+    const secrets = [
+      { credentialId: 'cred-2', kind: 'administrator', subjectId: 'p2', generation: 1, secret: `fc.cred-2.${issued}` },
+    ];
     const { server, environment } = await serve((_request, response) =>
       answerJson(response, { ...answered, credential, secrets }),
     );

@@ -76,8 +76,8 @@ async function openCloudly(set: HandoffSet) {
   return { cloudly, server, sent };
 }
 
-async function openPallet(): Promise<NodePallet> {
-  const store = await openFenceStore({ directory: join(directory, 'pallet'), nodeId: 'node-a', random: systemRandom });
+async function openPallet(name = 'pallet'): Promise<NodePallet> {
+  const store = await openFenceStore({ directory: join(directory, name), nodeId: 'node-a', random: systemRandom });
   return createReferencePallet({ store, version: '1', isReady: () => true });
 }
 
@@ -249,6 +249,65 @@ describe('what is refused', () => {
   });
 });
 
+describe('what the service has voided', () => {
+  /** Pallet that is replaced while its node's Spark goes on; null while it isn't installed. */
+  function replaceable(first: NodePallet) {
+    const at: { pallet: NodePallet | null } = { pallet: first };
+    const pallet: NodePallet = {
+      status: async () => (await at.pallet?.status()) ?? null,
+      holdShare: (share) => at.pallet!.holdShare(share),
+    };
+    return { at, pallet };
+  }
+  const storeOf = async (pallet: NodePallet) => (await pallet.status())!.fenceStoreId;
+
+  it('because the fence store is another one is sent again, every page once', async () => {
+    const { server, sent } = await openCloudly(set);
+    const [first, second] = [await openPallet('first'), await openPallet('second')];
+    const { at, pallet } = replaceable(first);
+    const agent = await openAgent(server.url, pallet);
+    await agent.runOnce();
+    sent();
+    at.pallet = second;
+    expect((await agent.runOnce()).holds).toMatchObject({ acceptedPages: 3, refused: null });
+    const again = sent();
+    expect(again.map(({ pageIndex }) => pageIndex)).toEqual([0, 1, 2]);
+    const stores = again.flatMap((evidence) => evidence.fences.map((fence) => fence.fenceStoreId));
+    expect(new Set(stores)).toEqual(new Set([await storeOf(second)]));
+    await agent.runOnce();
+    expect(sent()).toEqual([]);
+  });
+
+  it('because there was no fence store for a round is sent again when the same one is back', async () => {
+    const { server, sent } = await openCloudly(set);
+    const first = await openPallet();
+    const { at, pallet } = replaceable(first);
+    const agent = await openAgent(server.url, pallet);
+    await agent.runOnce();
+    const before = sent();
+    at.pallet = null;
+    expect((await agent.runOnce()).holds).toBeNull();
+    expect(sent()).toEqual([]);
+    at.pallet = first;
+    await agent.runOnce();
+    expect(sent()).toEqual(before);
+  });
+
+  it.each(['membership-differs', 'store-differs'] as const)(
+    'with %s is sent again from the first page',
+    async (code) => {
+      const { cloudly, server, sent } = await openCloudly(set);
+      const agent = await openAgent(server.url, await openPallet());
+      cloudly.judge = ({ pageIndex }) => (pageIndex === 1 ? code : null);
+      expect((await agent.runOnce()).holds).toMatchObject({ acceptedPages: 0, refused: code });
+      expect(sent().map(({ pageIndex }) => pageIndex)).toEqual([0, 1]);
+      cloudly.judge = () => null;
+      expect((await agent.runOnce()).holds).toMatchObject({ acceptedPages: 3, refused: null });
+      expect(sent().map(({ pageIndex }) => pageIndex)).toEqual([0, 1, 2]);
+    },
+  );
+});
+
 describe('a page whose receipt was lost', () => {
   it('is sent again under its own sequence, and counts by the repeat’s receipt', async () => {
     const { cloudly, server, sent } = await openCloudly(set);
@@ -302,6 +361,25 @@ describe('evidence', () => {
     const [page] = set.pages;
     const handoffs = page!.handoffs.map(referenceOf);
     expect(() => heldFenceEvidence('node-a', aggregate, { ...page!, handoffs }, new Map())).toThrow('is not held');
+  });
+
+  it('that was accepted for a fence store does not count for another one, nor for it once it was away', () => {
+    const pages = createForwardedPages();
+    const runtime = referenceNamed('rt-1');
+    const evidence = { aggregate, pageIndex: 0, contentDigest: set.pages[0]!.contentDigest, nodeId: 'n', fences: [] };
+    const receipt = {
+      runtime,
+      heldVolumeFences: { state: 'accepted', code: null, aggregate, coveredPages: 1 },
+    } as const;
+    const countAfter = (...stores: (string | null)[]) => {
+      pages.useFenceStore('fs-1');
+      pages.note(evidence, receipt);
+      for (const store of stores) pages.useFenceStore(store);
+      return pages.acceptedCount(aggregate);
+    };
+    expect(countAfter('fs-1')).toBe(1);
+    expect(countAfter('fs-2')).toBe(0);
+    expect(countAfter(null, 'fs-1')).toBe(0);
   });
 
   it('that was accepted for an older aggregate does not count for a newer one', () => {

@@ -104,7 +104,7 @@ describe('services', () => {
         list: 'services',
         index: 2,
         code: 'service-has-entries',
-        detail: 'gone has required entries and must be stated',
+        detail: 'sv-gone has required entries: keep it, exclude it with a reason, or release them by name',
       },
     ]);
     const still = judge(

@@ -43,7 +43,7 @@ export interface SparkRun {
 export interface ForwardedHolds {
   readonly aggregate: Reference;
   readonly pageCount: number;
-  /** Pages whose evidence was accepted in this session. */
+  /** Pages whose evidence was accepted in this session and still counts. */
   readonly acceptedPages: number;
   /** Why the last evidence of this run did not count; null where it did, or none was sent. */
   readonly refused: HeldFenceCode;
@@ -138,6 +138,7 @@ export function createSparkAgent(options: SparkAgentOptions): SparkAgent {
       if (unanswered !== null) await report(unanswered, signal);
       const named = await state.loadRuntime();
       const pallet = options.pallet === undefined ? options.facts.pallet : await options.pallet.status();
+      forwarded.useFenceStore(pallet?.fenceStoreId ?? null);
       let reported = await observeAndReport(named, pallet, signal);
       // Snapshots that name another runtime than the current one count for no gate: look once more right away.
       if (!sameReference(reported.receipt.runtime, named)) {

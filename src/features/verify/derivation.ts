@@ -7,12 +7,14 @@ import { maximumPreparedVolumeHandoffs } from '../../contract/limits.js';
 import type { IFleetCutoverCompleteLocalNodeSnapshot } from '../../contract/observation.js';
 import { qb } from '../../db/query.js';
 import { deriveCluster } from '../volume-handoff/derive-cluster.js';
-import { deriveNode, type RequiredEntry } from '../volume-handoff/derive-node.js';
-import { withinRoom } from '../volume-handoff/steps.js';
+import { deriveNode, type NodeTask, type RequiredEntry } from '../volume-handoff/derive-node.js';
+import { factsOfNode, withinRoom } from '../volume-handoff/steps.js';
+import { writtenOffOfNode } from '../write-off/facts.js';
 import type { DerivationEvidence, NodeEvidence } from './derivation-evidence.js';
 import { DerivationLedger } from './derivation-ledger.js';
-import { compareDerived, compareVerdicts, currentBlockers, currentEntries } from './derived-rows.js';
+import { compareDerived, compareGateFacts, compareVerdicts, currentBlockers, currentEntries } from './derived-rows.js';
 import type { HandoffSet } from './handoff-set.js';
+import { swarmNodesOf } from './node-memberships.js';
 import { compareObservedContainers } from './observed-rows.js';
 import { pagesOf, type Verification, type VerifiedCluster } from './verification.js';
 
@@ -22,12 +24,16 @@ export interface ComparedDerivation {
   readonly matchedCount: number;
 }
 
-/** `evidence` undefined: a row that every derivation depends on is broken, so that only the nodes' rows are counted. */
+/**
+ * `evidence` undefined: a row that every derivation depends on is broken, so that only the nodes' rows are counted.
+ * `withoutWriteOff`: nodes of which it isn't known what is written off; theirs are counted, too.
+ */
 export async function compareDerivation(
   verification: Verification,
   cluster: VerifiedCluster,
   evidence: DerivationEvidence | undefined,
   set: HandoffSet,
+  withoutWriteOff: ReadonlySet<string>,
 ): Promise<ComparedDerivation> {
   const { tx, findings, skipped } = verification;
   const { clusterId } = cluster;
@@ -47,18 +53,20 @@ export async function compareDerivation(
   );
   for await (const [node] of nodes) {
     if (node === undefined) break;
-    const { nodeId, swarmNodeId, generation, record } = node;
-    if (swarmNodeId !== null) bound.add(swarmNodeId);
+    const { nodeId, generation, record } = node;
+    const swarmNodes = await swarmNodesOf(verification, clusterId, nodeId);
+    for (const each of swarmNodes) bound.add(each);
     const broken =
       findings.has('local_snapshots', { cluster_id: clusterId, node_id: nodeId, generation }) ||
       findings.has('nodes', { cluster_id: clusterId, node_id: nodeId });
     if (broken) skipped.push(`derivation of node ${nodeId}: its latest snapshot is broken`);
     const snapshot = broken || record === null ? null : (JSON.parse(record) as IFleetCutoverCompleteLocalNodeSnapshot);
     if (!broken) await compareObservedContainers(verification, clusterId, nodeId, snapshot);
+    if (withoutWriteOff.has(nodeId)) skipped.push(`derivation of node ${nodeId}: a write-off of it is broken`);
     const entries =
-      broken || evidence === undefined
+      broken || evidence === undefined || withoutWriteOff.has(nodeId)
         ? await currentEntries(verification, clusterId, nodeId)
-        : await compareNode(verification, cluster, { ...node, snapshot }, evidence, ledger);
+        : await compareNode(verification, cluster, { ...node, snapshot, swarmNodes }, { ...evidence, set }, ledger);
     for (const entry of entries) if (set.get(entry.nodeId, entry.handoffId) !== undefined) matchedCount += 1;
     verification.advance(1);
   }
@@ -70,33 +78,65 @@ export async function compareDerivation(
 async function compareNode(
   verification: Verification,
   { clusterId, clusterLife }: VerifiedCluster,
-  node: NodeEvidence,
-  evidence: DerivationEvidence,
+  node: NodeEvidence & { readonly swarmNodes: readonly string[] },
+  evidence: DerivationEvidence & { readonly set: HandoffSet },
   ledger: DerivationLedger,
 ): Promise<readonly RequiredEntry[]> {
   const { nodeId, swarmNodeId, incomplete, snapshot } = node;
   const stored = await currentEntries(verification, clusterId, nodeId);
   const blockers = await currentBlockers(verification, clusterId, nodeId);
   const previous = stored.map(({ since: _since, ...entry }): RequiredEntry => entry);
-  const derived = deriveNode({
+  const lost = await writtenOffOfNode(verification.tx, clusterId, nodeId);
+  const known = {
     clusterLife,
     nodeId,
     snapshot,
     incomplete,
-    tasks: swarmNodeId === null ? [] : (evidence.tasks.get(swarmNodeId) ?? []),
+    tasks: node.swarmNodes.flatMap((id): NodeTask[] =>
+      (evidence.tasks.get(id) ?? []).map((task) => ({ ...task, former: id !== swarmNodeId })),
+    ),
     swarmState: swarmNodeId === null ? null : (evidence.swarmStates.get(swarmNodeId) ?? null),
     scope: evidence.scope,
     specMounts: evidence.specMounts,
     targeted: evidence.targets.has(nodeId),
     previous,
-  });
+  };
+  const derived = deriveNode(
+    await factsOfNode(known, lost, (ids) => everPrepared(verification, clusterId, nodeId, evidence.set, ids)),
+  );
   // What did not fit when it was derived does not fit now: with no room, exactly the known entries are kept.
   const full = blockers.some((blocker) => (JSON.parse(blocker.record) as { code: string }).code === 'entry-limit');
   const room = full ? 0 : maximumPreparedVolumeHandoffs;
   const bounded = withinRoom(nodeId, previous, derived.entries, derived.blockers, room);
   ledger.add(compareDerived(verification, clusterId, bounded, { entries: stored, blockers }));
   await compareVerdicts(verification, clusterId, nodeId, derived.verdicts);
+  await compareGateFacts(verification, clusterId, nodeId, derived.gate, snapshot !== null);
   return bounded.entries;
+}
+
+/**
+ * Removing a handoff derives nothing again, so that an entry which stays only because it is prepared is there until the node's
+ * next derivation: what is required now and was prepared once may rightly be so.
+ */
+async function everPrepared(
+  { tx }: Verification,
+  clusterId: string,
+  nodeId: string,
+  set: HandoffSet,
+  handoffIds: readonly string[],
+): Promise<ReadonlySet<string>> {
+  const unprepared = handoffIds.filter((id) => set.get(nodeId, id) === undefined);
+  const prepared = new Set(handoffIds.filter((id) => set.get(nodeId, id) !== undefined));
+  if (unprepared.length === 0) return prepared;
+  const removed = await tx.rows(
+    sql<{ id: string }>`
+      select handoff_id as id from control.handoff_heads
+      where cluster_id = ${clusterId} and node_id = ${nodeId} and removed and handoff_id = any(${unprepared}::text[])`.compile(
+      qb,
+    ),
+  );
+  for (const { id } of removed) prepared.add(id);
+  return prepared;
 }
 
 async function compareCluster(

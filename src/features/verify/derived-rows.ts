@@ -3,7 +3,8 @@ import { sql } from 'kysely';
 import { canonicalizeStrictJson } from '../../contract/canonical-json.js';
 import type { IFleetCutoverTaskVerdict } from '../../contract/derivation.js';
 import { qb } from '../../db/query.js';
-import type { Blocker, RequiredEntry } from '../volume-handoff/derive-node.js';
+import { gateDetail } from '../volume-handoff/derivation-rows.js';
+import type { Blocker, NodeGateFacts, RequiredEntry } from '../volume-handoff/derive-node.js';
 import { compareRows } from './observed-rows.js';
 import type { Verification } from './verification.js';
 
@@ -61,6 +62,31 @@ export async function compareVerdicts(
     new Map(stored.map((row) => [row.id, canonicalizeStrictJson(row.content)])),
     (id) => ({ cluster_id: clusterId, swarm_task_id: id }),
     'a fresh verdict from the latest accepted snapshots',
+  );
+}
+
+/** `observed`: the node was derived at least once, by its accepted snapshot. */
+export async function compareGateFacts(
+  { tx, findings }: Verification,
+  clusterId: string,
+  nodeId: string,
+  gate: NodeGateFacts,
+  observed: boolean,
+): Promise<void> {
+  const row = await tx.maybe(
+    sql<{ content: unknown[] }>`
+      select jsonb_build_array(pallet_ready, old_mode_refused, active_containers, confirmed_containers, detail) as content
+      from control.node_gate_facts where cluster_id = ${clusterId} and node_id = ${nodeId}`.compile(qb),
+  );
+  if (row === undefined && !observed) return;
+  const { palletReady, oldModeRefused, active, confirmed } = gate;
+  const expected = [palletReady, oldModeRefused, active.length, confirmed.length, gateDetail(gate)];
+  if (row !== undefined && canonicalizeStrictJson(row.content) === canonicalizeStrictJson(expected)) return;
+  findings.add(
+    'node_gate_facts',
+    { cluster_id: clusterId, node_id: nodeId },
+    row === undefined ? 'the row is missing' : 'the row was changed',
+    'a fresh derivation from the latest accepted snapshots says otherwise',
   );
 }
 

@@ -16,6 +16,7 @@ import { organizationChainId } from '../audit/chain.js';
 import { compareAggregateHead } from './aggregate-head.js';
 import { verifyAggregate } from './aggregate.js';
 import { verifyAuditChains } from './audit-chains.js';
+import { verifyCoverage } from './coverage.js';
 import { verifyCredentials } from './credentials.js';
 import { derivationEvidence, type DerivationEvidence } from './derivation-evidence.js';
 import { verifyDerivationRevisions } from './derivation-revisions.js';
@@ -23,12 +24,17 @@ import { compareDerivation } from './derivation.js';
 import { verifyDerivedRows } from './derived-row-content.js';
 import { type Finding, Findings } from './finding.js';
 import { verifyHandoffs } from './handoffs.js';
+import { verifyHeldFences } from './held-fences.js';
+import { verifyIngress } from './ingress.js';
+import { verifyNodeSwarmIds, verifyTargetSetNodes } from './node-memberships.js';
 import type { RememberedHead } from './remembered-head.js';
 import { verifyReporterSessions } from './reporter-sessions.js';
 import { verifyRuntime, verifyScope, verifyServiceSpecs, verifyTargetSet } from './revised-records.js';
 import type { LastRevision } from './revisions.js';
+import { verifyRuntimeGates } from './runtime-gates.js';
 import { type ManagerEvidence, verifyLocalSnapshots, verifyManagerSnapshots } from './snapshots.js';
 import type { Verification, VerifiedCluster } from './verification.js';
+import { compareWrittenOffNodes, verifyWriteOffs } from './write-offs.js';
 
 export interface VerifyInput {
   /** Null: all clusters, and the organizations' own rows. */
@@ -102,6 +108,7 @@ async function verifyCluster(verification: Verification, cluster: VerifiedCluste
   await verifyRuntime(verification, cluster);
   const scope = await verifyScope(verification, cluster);
   const targetSet = await verifyTargetSet(verification, cluster);
+  await verifyTargetSetNodes(verification, cluster);
   await verifyServiceSpecs(verification, cluster);
   await verifyReporterSessions(verification, cluster);
   await verifyLocalSnapshots(verification, cluster);
@@ -109,11 +116,24 @@ async function verifyCluster(verification: Verification, cluster: VerifiedCluste
   const aggregate = await verifyAggregate(verification, cluster);
   await verifyHandoffs(verification, cluster, aggregate.set);
   await verifyDerivedRows(verification, cluster);
+  const writeOffs = await verifyWriteOffs(verification, cluster);
+  await verifyNodeSwarmIds(verification, cluster);
   const evidence = await evidenceOf(verification, cluster.clusterId, scope, targetSet, manager);
-  const { ledger, matchedCount } = await compareDerivation(verification, cluster, evidence, aggregate.set);
+  const { ledger, matchedCount } = await compareDerivation(
+    verification,
+    cluster,
+    evidence,
+    aggregate.set,
+    writeOffs.broken,
+  );
   await verifyDerivationRevisions(verification, cluster, ledger);
   const restored = ledger.restored.filter(({ nodeId, id }) => aggregate.set.get(nodeId, id) !== undefined);
   await compareAggregateHead(verification, cluster, aggregate, matchedCount + restored.length);
+  await compareWrittenOffNodes(verification, cluster, writeOffs);
+  await verifyRuntimeGates(verification, cluster);
+  await verifyIngress(verification, cluster);
+  await verifyHeldFences(verification, cluster);
+  await verifyCoverage(verification, cluster);
 }
 
 /** Undefined where a broken row would make every derivation another one. */
@@ -211,6 +231,13 @@ async function countRows(tx: ReadTx, clusterId: string | null): Promise<number> 
     'blockers',
     'derivation_revisions',
     'nodes',
+    'target_set_nodes',
+    'write_offs',
+    'coreflow_retirements',
+    'ingress_designation_revisions',
+    'sealed_secrets',
+    'held_fences',
+    'coverage',
   ];
   const counts = tables.map(
     (table) =>

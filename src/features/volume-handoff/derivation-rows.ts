@@ -221,14 +221,19 @@ export function writeVerdicts(
 /** Items of a list that are shown; the counts say how many there are. */
 const shownContainers = 10;
 
-/** What gates need of the node; written only where it differs. */
-export function writeGateFacts(tx: Tx, clusterId: string, nodeId: string, gate: NodeGateFacts): Promise<number> {
-  const detail = JSON.stringify({
+/** What is kept in `node_gate_facts.detail`. */
+export function gateDetail(gate: NodeGateFacts): Pick<NodeGateFacts, 'active' | 'confirmed' | 'relay' | 'spark'> {
+  return {
     active: gate.active.slice(0, shownContainers),
     confirmed: gate.confirmed.slice(0, shownContainers),
     relay: gate.relay,
     spark: gate.spark,
-  });
+  };
+}
+
+/** What gates need of the node; written only where it differs. */
+export function writeGateFacts(tx: Tx, clusterId: string, nodeId: string, gate: NodeGateFacts): Promise<number> {
+  const detail = JSON.stringify(gateDetail(gate));
   return tx.run(
     sql`
       insert into control.node_gate_facts as known

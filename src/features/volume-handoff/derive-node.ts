@@ -548,7 +548,7 @@ function keepEntries(
     if (service === undefined) continue;
     const mountClass = view.mountClass(service.swarmServiceId, entry.mountPath);
     if (mountClass !== undefined && mountClass !== 'shared-read-only') continue;
-    if (view.isReleased(entry) && !inUse.sources.has(entry.source)) continue;
+    if (view.isReleased(entry)) continue;
     if (isReleasedAnonymous(facts, view, entry, inUse)) continue;
     kept.set(entry.handoffId, entry);
   }
@@ -559,35 +559,28 @@ function keepEntries(
  * A released anonymous volume that nobody uses leaves, unless it is prepared: what was prepared leaves only when it is named
  * or its handoff is removed, so that stopping a service takes nothing away.
  */
-function isReleasedAnonymous(facts: NodeFacts, view: ScopeView, entry: RequiredEntry, inUse: InUse): boolean {
+function isReleasedAnonymous(
+  facts: NodeFacts,
+  view: ScopeView,
+  entry: RequiredEntry,
+  inUse: ReadonlySet<string>,
+): boolean {
   if (!entry.anonymous || !view.releasesAnonymous(entry.serviceId)) return false;
-  return !inUse.volumes.has(entry.volumeName ?? '') && facts.prepared?.has(entry.handoffId) !== true;
+  return !inUse.has(entry.volumeName ?? '') && facts.prepared?.has(entry.handoffId) !== true;
 }
 
-interface InUse {
-  readonly volumes: ReadonlySet<string>;
-  readonly sources: ReadonlySet<string>;
-}
-
-/**
- * What containers mount that run, or whose task may yet: also a task that the manager snapshot does not know of yet. A
- * release takes effect when nobody uses the volume any more: a writer's volume is never let go unseen.
- */
-function mountedByUnfinishedTasks(facts: NodeFacts): InUse {
+/** Volumes of containers that run, or whose task may yet: also one that the manager snapshot does not know of yet. */
+function mountedByUnfinishedTasks(facts: NodeFacts): Set<string> {
   const finished = new Set(
     facts.tasks.filter((task) => isTerminalTaskState(task.state)).map((task) => task.swarmTaskId),
   );
-  const volumes = new Set<string>();
-  const sources = new Set<string>();
+  const names = new Set<string>();
   for (const container of facts.snapshot?.containers ?? []) {
     if (container.swarmTaskId === null) continue;
     if (finished.has(container.swarmTaskId) && !isRunning(container)) continue;
-    for (const mount of container.mounts) {
-      if (mount.name !== null) volumes.add(mount.name);
-      if (mount.readWrite) sources.add(mount.source);
-    }
+    for (const mount of container.mounts) if (mount.name !== null) names.add(mount.name);
   }
-  return { volumes, sources };
+  return names;
 }
 
 /** Every other key that overlaps a named owner leaves the set; returns their handoff ids. */
@@ -763,6 +756,7 @@ function unmountedVolumes(facts: NodeFacts, view: ScopeView, kept: ReadonlyMap<s
 export function volumeNameMatcher(template: string): (name: string) => boolean {
   if (!template.includes('{{')) return (name) => name === template;
   const literals = template.split(/\{\{.*?\}\}/s);
+  if (literals.length === 1) return (name) => name === template;
   return (name) => matchesLiterals(literals, name);
 }
 

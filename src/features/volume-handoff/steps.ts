@@ -172,11 +172,10 @@ async function deriveOneNode(
     tasksOfNode(tx, clusterId, nodeId),
     writtenOffOfNode(tx, clusterId, nodeId),
   ]);
-  const prepared = await preparedOf(tx, clusterId, nodeId, mayLeave(context.scope, lost, previous));
   const snapshot =
     context.snapshot ??
     (evidence.snapshot === null ? null : (JSON.parse(evidence.snapshot) as IFleetCutoverCompleteLocalNodeSnapshot));
-  const derived = deriveNode({
+  const known = {
     clusterLife,
     nodeId,
     snapshot,
@@ -187,15 +186,27 @@ async function deriveOneNode(
     specMounts: context.specMounts,
     targeted: context.targeted,
     previous,
-    prepared,
-    ...(lost === null ? {} : { writtenOff: lost }),
-  });
+  };
+  const derived = deriveNode(await factsOfNode(known, lost, (ids) => preparedOf(tx, clusterId, nodeId, ids)));
   await Promise.all([
     writeVerdicts(tx, clusterId, nodeId, derived.verdicts),
     writeGateFacts(tx, clusterId, nodeId, derived.gate),
   ]);
   const bounded = withinRoom(nodeId, previous, derived.entries, derived.blockers, context.room);
   return { part: nodeId, nodeId, change: difference(previous, bounded.entries, knownBlockers, bounded.blockers) };
+}
+
+/**
+ * What a node's derivation takes, completed by what is written off and by which of the entries that may leave are prepared.
+ * `preparedOf` gives those of the handoff ids that are.
+ */
+export async function factsOfNode(
+  known: Omit<NodeFacts, 'prepared' | 'writtenOff'>,
+  lost: WrittenOff | null,
+  preparedOf: (handoffIds: readonly string[]) => Promise<ReadonlySet<string>>,
+): Promise<NodeFacts> {
+  const prepared = await preparedOf(mayLeave(known.scope, lost, known.previous));
+  return { ...known, prepared, ...(lost === null ? {} : { writtenOff: lost }) };
 }
 
 /** Handoff ids of entries that may leave without being named, for which it matters whether they are prepared. */

@@ -104,12 +104,22 @@ export class Watch {
     const { clusterId } = input;
     const allowed = await readCluster(this.#deps, 'watchFleetCutover', actor, clusterId, () => Promise.resolve({}));
     if (isRefused(allowed)) return allowed;
-    const cursor = input.cursor === null ? null : decodeCursor(input.cursor);
+    return this.watchCluster(clusterId, input.cursor, input.timeoutMs);
+  }
+
+  /** For whoever was allowed to see the cluster. */
+  async watchCluster(
+    clusterId: string,
+    cursorText: string | null,
+    timeoutMs: number,
+  ): Promise<MethodResponse<'watchFleetCutover'>> {
+    const cursor = cursorText === null ? null : decodeCursor(cursorText);
     const row = await this.#row(clusterId);
     const { reset, changed } = compareMarks(cursor, row);
-    if (reset || changed.length > 0 || cursor === null || input.timeoutMs === 0)
-      return answerOf(cursor, row, input.cursor === null);
-    const later = await this.#wait(clusterId, cursor, input.timeoutMs);
+    if (reset || changed.length > 0 || cursor === null || timeoutMs === 0) {
+      return answerOf(cursor, row, cursorText === null);
+    }
+    const later = await this.#wait(clusterId, cursor, timeoutMs);
     return answerOf(cursor, later ?? (await this.#row(clusterId)), false);
   }
 
