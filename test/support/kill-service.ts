@@ -31,7 +31,7 @@ export interface FaultService {
 export async function openFaultService(options: FaultServiceOptions): Promise<FaultService> {
   const timeouts = { statementTimeoutMs: options.statementTimeoutMs ?? 15_000, lockTimeoutMs: 5_000 };
   const db = openPool({ url: options.url, size: options.poolSize ?? 8, ...timeouts });
-  const workers = createReportWorkers({ url: options.url, ...timeouts , logLevel: 'silent' });
+  const workers = createReportWorkers({ url: options.url, ...timeouts, logLevel: 'silent' });
   const nowhere = new Writable({ write: (_chunk, _encoding, done) => done() });
   const app = createApp(
     { db, clock: systemClock, random: systemRandom, faults: options.faults },
