@@ -100,7 +100,12 @@ describe('two reporters (invariant 3)', () => {
     expect(decision).toEqual({ kind: 'accept', opensSession: true });
   });
 
-  it.each([1, 5, 6, 7])('quarantines at a new report of a replaced session, whatever its sequence (%i)', (sequence) => {
+  it('refuses a late report of a replaced session, which is no second reporter', () => {
+    const decision = decide(member({ observationSequence: 4 }), { node: { reporterSessionId: 'rs-2' } });
+    expect(codeOf(decision)).toBe('sequence-stale');
+  });
+
+  it.each([5, 6, 7])('quarantines at a new report of a replaced session (%i)', (sequence) => {
     const decision = decide(member({ observationSequence: sequence }), { node: { reporterSessionId: 'rs-2' } });
     expect(decision).toMatchObject({
       kind: 'quarantine',

@@ -41,6 +41,9 @@ export function decideReport(
     const { observationSequence: last } = session;
     const isRepeat = observation.observationSequence === last && session.requestDigest === requestDigest;
     if (isRepeat) return { kind: 'repeat', receipt: session.receipt };
+    const stale = refuse('sequence-stale', { detail: `the last accepted sequence is ${last}` });
+    // A late one, delayed on its way, is no new report.
+    if (observation.observationSequence < last) return stale;
     if (node.reporterSessionId !== observation.reporterSessionId) {
       return {
         kind: 'quarantine',
@@ -48,9 +51,7 @@ export function decideReport(
         refusal: refuse('reporter-replaced'),
       };
     }
-    if (observation.observationSequence <= last) {
-      return refuse('sequence-stale', { detail: `the last accepted sequence is ${last}` });
-    }
+    if (observation.observationSequence === last) return stale;
   }
   if (observation.state === 'member') {
     const claimed = observation.localSwarmNodeId;
