@@ -11,18 +11,18 @@ export interface EvidenceHead {
   readonly digest: Reference['digest'];
 }
 
-/** The latest accepted manager snapshot; undefined where none was. */
+/** The latest accepted manager snapshot; undefined where none was, or there is no such cluster. */
 export async function managerSnapshotHead(
   tx: ReadTx,
   clusterId: string,
 ): Promise<(EvidenceHead & { incomplete: string | null }) | undefined> {
-  const head = await tx.one(
+  const head = await tx.maybe(
     sql<{ generation: number; digest: Reference['digest'] | null; incomplete: string | null }>`
       select generation, digest, incomplete from control.manager_snapshot_heads where cluster_id = ${clusterId}`.compile(
       qb,
     ),
   );
-  return head.digest === null ? undefined : { ...head, digest: head.digest };
+  return head === undefined || head.digest === null ? undefined : { ...head, digest: head.digest };
 }
 
 /** Reason of a newer incomplete manager snapshot, also where none was ever accepted. */

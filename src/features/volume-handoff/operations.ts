@@ -58,19 +58,17 @@ export function prepareFleetCutoverVolumeHandoffs(
     );
   }
   const method = 'prepareFleetCutoverVolumeHandoffs';
-  return swapAggregate(deps, actor, method, input, 'prepare-handoffs', async (tx, current) => {
-    const keys = [...input.upserts, ...input.removals];
-    const [facts, manager] = await Promise.all([
-      keyFacts(tx, input.clusterId, keys),
-      managerSnapshotHead(tx, input.clusterId),
-    ]);
+  const keys = [...input.upserts, ...input.removals];
+  const facts = (tx: Tx) =>
+    Promise.all([keyFacts(tx, input.clusterId, keys), managerSnapshotHead(tx, input.clusterId)]);
+  return swapAggregate(deps, actor, method, input, 'prepare-handoffs', facts, (current, [known, manager]) => {
     if (manager === undefined) throw new Error('a scope was accepted without a manager snapshot');
     const { cluster } = current;
     const batch = decideBatch({
       upserts: input.upserts,
       removals: input.removals,
-      upsertFacts: facts.slice(0, input.upserts.length),
-      removalFacts: facts.slice(input.upserts.length),
+      upsertFacts: known.slice(0, input.upserts.length),
+      removalFacts: known.slice(input.upserts.length),
       owner: cluster,
       evidence: evidenceOf(cluster, current, managerSnapshotReference(cluster.clusterLife, manager), input.scope),
       straysOnly: permission(current.runtime.phase, 'prepare-handoffs') === 'strays',
@@ -88,9 +86,8 @@ export function rederiveFleetCutoverVolumeHandoffs(
   actor: AdministratorActor,
   input: MethodRequest<'rederiveFleetCutoverVolumeHandoffs'>,
 ): Promise<Answer<'rederiveFleetCutoverVolumeHandoffs'>> {
-  return swapAggregate(deps, actor, 'rederiveFleetCutoverVolumeHandoffs', input, 'rederive', () =>
-    Promise.resolve(null),
-  );
+  const nothing = () => Promise.resolve(null);
+  return swapAggregate(deps, actor, 'rederiveFleetCutoverVolumeHandoffs', input, 'rederive', nothing, () => null);
 }
 
 interface Current {
@@ -117,19 +114,21 @@ type Undone<N extends HandoffMutation> = { readonly kind: 'refused'; readonly un
  * The one way to move the aggregate: locks in order (runtime, scope, derivation, aggregate, audit), replay, compare,
  * decide, swap. Two round trips while the set is incomplete: locks and reads, then one write statement with COMMIT.
  */
-async function swapAggregate<N extends HandoffMutation>(
+async function swapAggregate<N extends HandoffMutation, F>(
   deps: Deps,
   actor: AdministratorActor,
   method: N,
   input: MethodRequest<N>,
   act: TAct,
+  /** What the decision needs besides the heads; it is read behind the locks, in the same round trip. */
+  facts: (tx: Tx) => Promise<F>,
   /** Null: the revision changes no handoff. */
-  decide: (tx: Tx, current: Current) => Promise<HandoffBatch | Refused | null>,
+  decide: (current: Current, facts: F) => HandoffBatch | Refused | null,
 ): Promise<Answer<N>> {
   const { clusterId, expectedAggregate } = input;
   const context = mutationContext(actor, method, clusterId, input, deps.clock);
   const outcome = await inTransaction(deps, method, async (tx): Promise<Answer<N> | Undone<N>> => {
-    const [cluster, runtimeHead, scopeHead, derivationHead, locked, recorded, aggregateHead, targetSetHead] =
+    const [cluster, runtimeHead, scopeHead, derivationHead, locked, recorded, aggregateHead, targetSetHead, known] =
       await Promise.all([
         clusterOf(tx, actor.organizationId, clusterId),
         shareRuntime(tx, clusterId),
@@ -139,6 +138,7 @@ async function swapAggregate<N extends HandoffMutation>(
         findReplay(tx, context),
         readAggregateHead(tx, clusterId),
         readTargetSetHead(tx, clusterId),
+        facts(tx),
       ]);
     if (isRefused(cluster)) return cluster;
     const aggregate = present(aggregateHead);
@@ -164,7 +164,7 @@ async function swapAggregate<N extends HandoffMutation>(
       derivation: present(derivationHead),
       aggregate,
     };
-    const batch = await decide(tx, current);
+    const batch = decide(current, known);
     if (isRefused(batch)) return batch;
     return writeRevision(tx, { method, context, input, current, batch });
   });
