@@ -10,7 +10,10 @@ import type { Tx } from './transaction.js';
 /** Seeds keep the queues' keys apart from each other and from other advisory locks of the database. */
 const seeds = { derivation: 7_003_003, runtime: 7_003_004 } as const;
 
-/** Send it right before the row's lock. */
+/**
+ * Send it right before the row's lock, and do not await it: the lock behind it fails with it. (An `async` function around both
+ * would be a promise of its own, which nobody handles where the caller awaits something else first.)
+ */
 export function queueFor(
   tx: Tx,
   row: keyof typeof seeds,

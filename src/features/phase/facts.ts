@@ -20,21 +20,15 @@ export function readRuntime(tx: ReadTx, clusterId: string): Promise<RuntimeHead 
 }
 
 /** Current runtime, locked `for share`: it cannot advance before this transaction ends. */
-export async function shareRuntime(tx: Tx, clusterId: string): Promise<RuntimeHead | undefined> {
-  const [, head] = await Promise.all([
-    queueFor(tx, 'runtime', clusterId, 'shared'),
-    tx.maybe(sql<RuntimeHead>`${selectRuntime(clusterId)} for share`.compile(qb)),
-  ]);
-  return head;
+export function shareRuntime(tx: Tx, clusterId: string): Promise<RuntimeHead | undefined> {
+  void queueFor(tx, 'runtime', clusterId, 'shared');
+  return tx.maybe(sql<RuntimeHead>`${selectRuntime(clusterId)} for share`.compile(qb));
 }
 
 /** Current runtime, locked `for update`: nothing that could falsify a gate commits meanwhile. */
-export async function lockRuntime(tx: Tx, clusterId: string): Promise<RuntimeHead | undefined> {
-  const [, head] = await Promise.all([
-    queueFor(tx, 'runtime', clusterId, 'alone'),
-    tx.maybe(sql<RuntimeHead>`${selectRuntime(clusterId)} for update`.compile(qb)),
-  ]);
-  return head;
+export function lockRuntime(tx: Tx, clusterId: string): Promise<RuntimeHead | undefined> {
+  void queueFor(tx, 'runtime', clusterId, 'alone');
+  return tx.maybe(sql<RuntimeHead>`${selectRuntime(clusterId)} for update`.compile(qb));
 }
 
 function selectRuntime(clusterId: string) {
