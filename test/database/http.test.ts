@@ -43,10 +43,14 @@ async function send(path: string, sending: Sending = {}): Promise<Reply> {
     method,
     headers: { 'content-type': 'application/json', authorization: `Bearer ${token}`, ...length, ...headers },
   });
-  const answered = once(request, 'response') as Promise<[IncomingMessage]>;
+  const answered = new Promise<IncomingMessage>((resolve, reject) => {
+    request.on('response', resolve);
+    // Who is refused before the body has gone may be unable to write the rest of it; the answer is there all the same.
+    request.on('error', (error) => setTimeout(reject, 1_000, error));
+  });
   for (const chunk of chunks ?? []) request.write(chunk);
   request.end(body);
-  const [response] = await answered;
+  const response = await answered;
   const text = (await response.toArray()).join('');
   return { status: response.statusCode ?? 0, headers: response.headers, body: text === '' ? {} : JSON.parse(text) };
 }
