@@ -90,22 +90,6 @@ export function requiredEntriesOfNode(tx: ReadTx, clusterId: string, nodeId: str
   );
 }
 
-/** Current required entries with these ids. */
-export function requiredEntries(
-  tx: ReadTx,
-  clusterId: string,
-  nodeIds: readonly string[],
-  handoffIds: readonly string[],
-): Promise<RequiredEntry[]> {
-  return tx.rows(
-    sql<RequiredEntry>`
-      select ${entryColumns} from control.required_entries
-      join unnest(${nodeIds}::text[], ${handoffIds}::text[]) as wanted (wanted_node, wanted_id)
-        on node_id = wanted_node and handoff_id = wanted_id
-      where cluster_id = ${clusterId} and until is null`.compile(qb),
-  );
-}
-
 export async function blockerIdsOfPart(tx: ReadTx, clusterId: string, part: string): Promise<string[]> {
   const rows = await tx.rows(
     sql<{ id: string }>`

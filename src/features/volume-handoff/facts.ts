@@ -8,9 +8,8 @@ import type { PreparedMounts } from '../scope/strays.js';
 import type { Reference } from '../../contract/schema.js';
 import { type AggregateHead, aggregateReference } from './aggregate.js';
 import { readAggregateHead } from './rows.js';
-import { clusterPart } from './derivation-rows.js';
 
-export { readDerivationHead, lockDerivationHead } from './derivation-rows.js';
+export { readDerivationHead } from './derivation-rows.js';
 export { referenceOfHead as derivationReference } from './steps.js';
 
 /** Those of the services of ours of which entries are required now, the released ones left out. */
@@ -121,9 +120,6 @@ export async function requiredEntryExists(
   );
   return found;
 }
-
-/** Part name of the blockers that are the cluster's own. */
-export { clusterPart };
 
 export { handoffRecords, pageAt } from './rows.js';
 export { readPage } from './page.js';
