@@ -32,6 +32,16 @@ export function canonicalizeStrictJson(value: unknown, options?: { omitMember?: 
   return canonicalText(value, [], options?.omitMember);
 }
 
+/** The canonical JSON of an object, member by member: `"key":value`, in canonical order. Throws as above. */
+export function canonicalMembers(value: object): { readonly key: string; readonly text: string }[] {
+  if (isProxy(value)) throw new HostileValueError('proxy', []);
+  refuseFault(objectFault(value), []);
+  return memberOrder(Object.getOwnPropertyNames(value), []).map(({ key, spelling }) => ({
+    key,
+    text: spelling + canonicalMember(value, key, []),
+  }));
+}
+
 function canonicalText(value: unknown, path: (string | number)[], omitMember?: string): string {
   if (typeof value === 'string') return canonicalString(value, path);
   if (typeof value === 'object' && value !== null) return canonicalContainer(value, path, omitMember);

@@ -7,7 +7,7 @@
  */
 import { sha256 } from '@noble/hashes/sha2.js';
 import { bytesToHex, utf8ToBytes } from '@noble/hashes/utils.js';
-import { canonicalizeStrictJson } from './canonical-json.js';
+import { canonicalizeStrictJson, canonicalMembers } from './canonical-json.js';
 import { isWellFormed } from './strict-json.js';
 
 /** SHA-256 as the contract writes it: lower case, always 71 characters. */
@@ -103,9 +103,21 @@ export function sealRecord<R extends object>(
   domain: string,
   recordWithoutDigest: R & { digest?: never },
 ): R & { digest: TSha256Digest } {
-  const digest = recordDigest(domain, recordWithoutDigest);
+  return sealCanonical(domain, recordWithoutDigest).sealed;
+}
+
+/** {@link sealRecord}, with the sealed record's canonical JSON: its members are spelled once for the digest and the text. */
+export function sealCanonical<R extends object>(
+  domain: string,
+  recordWithoutDigest: R & { digest?: never },
+): { readonly sealed: R & { digest: TSha256Digest }; readonly canonical: string } {
   if (Object.hasOwn(recordWithoutDigest, 'digest')) throw new TypeError('the record is sealed already');
-  return { ...(recordWithoutDigest as R), digest };
+  const members = canonicalMembers(recordWithoutDigest);
+  const before = members.filter(({ key }) => key < 'digest').map(({ text }) => text);
+  const after = members.slice(before.length).map(({ text }) => text);
+  const digest = domainDigestOfCanonical(domain, `{${[...before, ...after].join(',')}}`);
+  const canonical = `{${[...before, `"digest":"${digest}"`, ...after].join(',')}}`;
+  return { sealed: { ...(recordWithoutDigest as R), digest }, canonical };
 }
 
 /**

@@ -1,3 +1,4 @@
+import type { CompiledQuery } from 'kysely';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import {
   fleetCutoverPreparedVolumeHandoffAggregateRecord,
@@ -8,6 +9,8 @@ import { methodPath } from '../../src/contract/method.js';
 import { type MethodRequest, methods } from '../../src/contract/methods.js';
 import type { IProblemDocument } from '../../src/contract/problems.js';
 import { type Reference, referenceOf } from '../../src/contract/schema.js';
+import type { Tx } from '../../src/db/transaction.js';
+import { keyFacts } from '../../src/features/volume-handoff/rows.js';
 import {
   independentBareDigest,
   independentBytesDigest,
@@ -724,4 +727,33 @@ it('volumes that come later are new keys of the same fleet', async () => {
   const [late] = fleet.keys().filter((key) => key.mountPath === '/data/v000002');
   const made = await prepare(fleet, head, { upserts: [upsertOf(late!)] });
   expect(made.aggregate).toMatchObject({ state: 'complete', requiredCount: 3, actualCount: 3 });
+});
+
+it('reads the rows of its keys alone, also before the planner knows anything of the tables', async () => {
+  const fleet = await syntheticFleet(service, { nodes: 2, volumesPerNode: 300, services: 3 });
+  const keys = fleet.keys().slice(0, 32);
+  let statement: { sql: string; parameters: readonly unknown[] } | undefined;
+  const capturing = {
+    rows: (query: { compile?: () => CompiledQuery } & CompiledQuery) => {
+      statement = query.compile?.() ?? query;
+      return Promise.resolve([]);
+    },
+  };
+  await keyFacts(capturing as unknown as Tx, fleet.clusterId, keys);
+  const client = await service.database.owner.connect();
+  try {
+    // As it is prepared by the service: one plan for all parameters.
+    await client.query('set plan_cache_mode = force_generic_plan');
+    const { rows } = await client.query<{ 'QUERY PLAN': unknown }>({
+      name: 'explained',
+      text: `explain (analyze, format json) ${statement!.sql}`,
+      values: [...statement!.parameters],
+    });
+    const plan = JSON.stringify(rows[0]!['QUERY PLAN']);
+    const dropped = [...plan.matchAll(/"Rows Removed by Filter":(\d+)/g)].map(([, count]) => Number(count));
+    expect(plan).toContain('required_entries_by_key');
+    expect(dropped.every((count) => count <= fleet.nodes.length)).toBe(true);
+  } finally {
+    client.release(true);
+  }
 });

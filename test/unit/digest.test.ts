@@ -12,6 +12,7 @@ import {
   domainDigestOfCanonical,
   isSha256Digest,
   recordDigest,
+  sealCanonical,
   sealRecord,
   sha256Hex,
   sha256HexReference,
@@ -177,6 +178,22 @@ describe('records', () => {
     );
   });
 
+  it('are sealed together with their canonical JSON', () => {
+    fc.assert(
+      fc.property(strictJsonObjects(), (record) => {
+        const { digest: _digest, ...rest } = record;
+        const { sealed, canonical } = sealCanonical(aggregateDomain, rest as object);
+        expect(canonical).toBe(canonicalizeStrictJson({ ...rest, digest: domainDigest(aggregateDomain, rest) }));
+        expect(canonicalizeStrictJson(sealed)).toBe(canonical);
+      }),
+    );
+    for (const keys of [[], ['a'], ['z'], ['digest1'], ['diges'], ['a', 'digesu']]) {
+      const record = Object.fromEntries(keys.map((key) => [key, 1]));
+      const { sealed, canonical } = sealCanonical(aggregateDomain, record);
+      expect(canonical).toBe(canonicalizeStrictJson(sealed));
+    }
+  });
+
   it('change their digest with any member, also with a digest further down', () => {
     const record = { id: 'a', generation: 1, inner: { digest: 'x' } };
     const digests = [record, { ...record, generation: 2 }, { ...record, inner: { digest: 'y' } }, { id: 'a' }].map(
@@ -198,6 +215,7 @@ describe('records', () => {
     const live = Object.defineProperty({ id: 'a' }, 'digest', { enumerable: true, get: () => ran++ });
     expect(() => recordDigest(aggregateDomain, [])).toThrow(TypeError);
     expect(() => recordDigest(aggregateDomain, { a: undefined })).toThrow(TypeError);
+    expect(() => sealRecord(aggregateDomain, [])).toThrow(TypeError);
     expect(() => sealRecord(aggregateDomain, { a: 0.5 })).toThrow(TypeError);
     expect(() => sealRecord(aggregateDomain, live)).toThrow(TypeError);
     expect(ran).toBe(0);

@@ -6,9 +6,8 @@
  * 3. One bad entry refuses the batch; every bad entry is named by list and index.
  * 4. An upsert equal to what is there keeps its reference. A handoff made again continues its generations.
  */
-import { canonicalizeStrictJson } from '../../contract/canonical-json.js';
 import type { IHandoffOutcome, IHandoffRemoval, IHandoffUpsert } from '../../contract/cutover-methods.js';
-import { bareDigest, digestDomain, sealRecord } from '../../contract/digest.js';
+import { bareDigest, digestDomain, sealCanonical, sealRecord } from '../../contract/digest.js';
 import type { IFleetCutoverPreparedVolumeHandoffIntent } from '../../contract/handoff.js';
 import { maximumPreparedVolumeHandoffBytes } from '../../contract/limits.js';
 import type { IProblemEntry, TBatchEntryCode } from '../../contract/problems.js';
@@ -231,7 +230,7 @@ function makeHandoff(input: BatchInput, upsert: IHandoffUpsert, facts: KeyFacts,
       facts.claimDigest === null ? null : { id: claimId, generation: generation - 1, digest: facts.claimDigest },
     binding: { serviceId, request, requestDigest },
   });
-  const handoff: IFleetCutoverPreparedVolumeHandoffIntent = sealRecord(handoffDomain, {
+  const handoff: Omit<IFleetCutoverPreparedVolumeHandoffIntent, 'digest'> = {
     id,
     generation,
     clusterId: owner.clusterId,
@@ -247,15 +246,16 @@ function makeHandoff(input: BatchInput, upsert: IHandoffUpsert, facts: KeyFacts,
       localSnapshot: evidence.localSnapshot(nodeId, facts.localGeneration!, facts.localDigest!),
     },
     predecessor: facts.digest === null ? null : { id, generation: generation - 1, digest: facts.digest },
-  });
+  };
+  const { sealed, canonical } = sealCanonical(handoffDomain, handoff);
   return {
     nodeId,
     id,
     generation,
-    digest: handoff.digest,
+    digest: sealed.digest,
     claimDigest: claimIntent.digest,
     requestDigest,
-    record: canonicalizeStrictJson(handoff),
+    record: canonical,
     newVolume: facts.generation === null ? { nodeId, serviceId, mountIdentityDigest } : null,
   };
 }

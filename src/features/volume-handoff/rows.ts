@@ -153,8 +153,9 @@ export function keyFacts(tx: Tx, clusterId: string, keys: readonly IHandoffRemov
       left join lateral (
         select handoff_id, until is null as required, source_digest, target_digest, mount_path
         from control.required_entries entry
-        where entry.cluster_id = ${clusterId} and entry.node_id = wanted.node_id and entry.service_id = wanted.service_id
-          and entry.mount_identity_digest = wanted.mount_identity_digest
+        where entry.cluster_id = ${clusterId}
+          and entry.node_id || ' ' || entry.service_id || ' ' || entry.mount_identity_digest
+            = wanted.node_id || ' ' || wanted.service_id || ' ' || wanted.mount_identity_digest
         order by since desc limit 1
       ) entry on true
       left join lateral (
@@ -166,10 +167,10 @@ export function keyFacts(tx: Tx, clusterId: string, keys: readonly IHandoffRemov
         where blocker.cluster_id = ${clusterId} and blocker.node_id = wanted.node_id and blocker.handoff_id = entry.handoff_id
           and blocker.until is null
       ) blocker on true
-      left join lateral (
-        select local_generation, local_digest from control.nodes node
-        where node.cluster_id = ${clusterId} and node.node_id = wanted.node_id limit 1
-      ) node on true
+      left join (
+        select node_id, local_generation, local_digest from control.nodes node
+        where node.cluster_id = ${clusterId} and node.node_id = any(${[...new Set(keys.map((key) => key.nodeId))]}::text[])
+      ) node on node.node_id = wanted.node_id
       left join lateral (
         select state from control.services service where service.service_id = wanted.service_id limit 1
       ) service on true
@@ -189,11 +190,15 @@ export function handoffsCte(
 ): RawBuilder<unknown> {
   const { clusterId } = cluster;
   const column = <K extends keyof HandoffWrite>(key: K) => writes.map((write) => write[key]);
+  // Canonical JSON has no line feed. As an array's elements the records would be escaped, which cost more than all their digests.
+  const records = writes.map((write) => write.record ?? '').join('\n');
   return sql`
     change as (
-      select change.* from unnest(${column('nodeId')}::text[], ${column('id')}::text[], ${column('generation')}::bigint[],
-        ${column('digest')}::text[], ${column('claimDigest')}::text[], ${column('requestDigest')}::text[], ${column('record')}::text[])
-        as change (node_id, handoff_id, generation, digest, claim_digest, request_digest, record)${guard}
+      select node_id, handoff_id, generation, digest, claim_digest, request_digest, nullif(line, '') as record
+      from unnest(${column('nodeId')}::text[], ${column('id')}::text[], ${column('generation')}::bigint[],
+        ${column('digest')}::text[], ${column('claimDigest')}::text[], ${column('requestDigest')}::text[],
+        string_to_array(${records}::text, E'\\n'))
+        as change (node_id, handoff_id, generation, digest, claim_digest, request_digest, line)${guard}
     ), heads as (
       insert into control.handoff_heads as known
         (cluster_id, node_id, handoff_id, generation, digest, claim_digest, request_digest, removed)
