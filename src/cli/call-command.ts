@@ -4,7 +4,7 @@ import { methodNames, methods, type TMethodName } from '../contract/methods.js';
 import type { JsonObject } from '../contract/strict-json.js';
 import { withClient } from './client-session.js';
 import { type CommandHost, guarded } from './command-host.js';
-import { urlOption, tokenFileOption, caFileOption, plainHttpOption, readInput } from './connection-options.js';
+import { addConnectionOptions, readInput } from './connection-options.js';
 import { secretsFileOption, issuing, isIssuing } from './issuing-method.js';
 import { parseObject } from './json-input.js';
 import { mutationIdOption, mutationIdOf } from './mutation-request.js';
@@ -12,29 +12,23 @@ import { printResult, UsageError } from './output.js';
 
 /** `call METHOD [--json OBJECT | --file FILE]` */
 export function registerCall(program: CommandUnknownOpts, host: CommandHost): void {
-  program
+  const command = program
     .command('call')
     .description('call a method of the owner API; prints its JSON answer')
     .argument('<method>', 'name of the method, e.g. listClusters')
     .addOption(new Option('--json <object>', 'the request').conflicts('file'))
     .option('--file <file>', 'file with the request')
     .addOption(mutationIdOption())
-    .addOption(secretsFileOption())
-    .addOption(urlOption())
-    .addOption(tokenFileOption())
-    .addOption(caFileOption())
-    .addOption(plainHttpOption())
-    .action((name, options) =>
-      guarded(host, true, async () => {
-        const method = methodNamed(name);
-        const given = await requestObject(options);
-        const request = methods[method].mutation ? withMutationId(host, given, options.mutationId) : given;
-        const result = await withClient(host, options, (client) =>
-          callAny(client, method, request, options.secretsFile),
-        );
-        printResult(host, result, true, () => []);
-      }),
-    );
+    .addOption(secretsFileOption());
+  addConnectionOptions(command).action((name, options) =>
+    guarded(host, true, async () => {
+      const method = methodNamed(name);
+      const given = await requestObject(options);
+      const request = methods[method].mutation ? withMutationId(host, given, options.mutationId) : given;
+      const result = await withClient(host, options, (client) => callAny(client, method, request, options.secretsFile));
+      printResult(host, result, true, () => []);
+    }),
+  );
 }
 
 function methodNamed(name: string): TMethodName {

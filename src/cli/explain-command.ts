@@ -1,45 +1,29 @@
-import { type CommandUnknownOpts, InvalidArgumentError, Option } from '@commander-js/extra-typings';
+import { type CommandUnknownOpts, Option } from '@commander-js/extra-typings';
 import type { MethodRequest, MethodResponse } from '../contract/methods.js';
-import { withClient } from './client-session.js';
-import { type CommandHost, guarded } from './command-host.js';
-import { caFileOption, plainHttpOption, tokenFileOption, urlOption } from './connection-options.js';
+import type { CommandHost } from './command-host.js';
 import { gateLines } from './gate-lines.js';
-import { jsonOutputOption, printResult } from './output.js';
+import { parseHandoff } from './handoff-argument.js';
+import { query } from './method-command.js';
 
 type Subject = MethodRequest<'explainFleetCutover'>['subject'];
 type Explanation = MethodResponse<'explainFleetCutover'>;
 
-/** `explain --cluster ID [--node ID | --service ID | --handoff NODE/ID]` */
+/** `explain [--node ID | --service ID | --handoff NODE/ID]` */
 export function registerExplain(program: CommandUnknownOpts, host: CommandHost): void {
-  program
+  const command = program
     .command('explain')
     .description('why the phase does not advance: what is missing, on what evidence, and who acts next')
-    .requiredOption('--cluster <id>', 'the cluster')
     .addOption(new Option('--node <id>', 'about one node only').conflicts(['service', 'handoff']))
     .addOption(new Option('--service <id>', 'about one service only').conflicts(['node', 'handoff']))
     .addOption(
       new Option('--handoff <node/id>', 'about one handoff only')
         .conflicts(['node', 'service'])
-        .argParser((text): Subject => {
-          const [, nodeId, id] = /^([^/]+)\/([^/]+)$/.exec(text) ?? [];
-          if (nodeId === undefined || id === undefined) throw new InvalidArgumentError('NODE/ID.');
-          return { kind: 'handoff', nodeId, id };
-        }),
-    )
-    .addOption(urlOption())
-    .addOption(tokenFileOption())
-    .addOption(caFileOption())
-    .addOption(plainHttpOption())
-    .addOption(jsonOutputOption())
-    .action((options) =>
-      guarded(host, options.json === true, async () => {
-        const subject = subjectOf(options);
-        const explanation = await withClient(host, options, (client) =>
-          client.explainFleetCutover({ clusterId: options.cluster, subject }),
-        );
-        printResult(host, explanation, options.json === true, () => explanationLines(explanation, subject));
-      }),
+        .argParser((text): Subject => ({ kind: 'handoff', ...parseHandoff(text) })),
     );
+  query(host, command, 'explainFleetCutover', {
+    request: ({ options }) => ({ subject: subjectOf(options) }),
+    lines: (explanation, options) => explanationLines(explanation, subjectOf(options)),
+  });
 }
 
 function subjectOf(options: {

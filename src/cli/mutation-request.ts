@@ -1,7 +1,9 @@
 /** Ids of mutations on the command line. */
 import { Option } from '@commander-js/extra-typings';
 import { newMutationId } from '../client/mutation-id.js';
+import { isIdentifier } from '../features/auth/credential.js';
 import type { CommandHost } from './command-host.js';
+import { UsageError } from './output.js';
 
 export const mutationIdOption = () => new Option('--mutation-id <id>', 'id of an earlier attempt that is repeated');
 
@@ -10,4 +12,10 @@ export function mutationIdOf(host: CommandHost, given: string | undefined): stri
   const id = given ?? newMutationId();
   if (given === undefined) host.stderr(`mutation id: ${id}\n`);
   return id;
+}
+
+/** It names a file, too. Throws UsageError. */
+export function demandMutationId(id: string): void {
+  if (!isIdentifier(id))
+    throw new UsageError('--mutation-id has to be 1 to 128 letters, digits and . _ : - with a letter or digit first');
 }

@@ -2,8 +2,10 @@
 import { Option } from '@commander-js/extra-typings';
 import { ContractViolationError, ProblemError, TransportError } from '../client/errors.js';
 import { ServiceUrlError } from '../client/service-url.js';
-import { problemCatalogue, type TProblemCode } from '../contract/problems.js';
+import type { TProblemCode } from '../contract/problems.js';
 import { ContractError } from '../contract/record.js';
+import { advice } from './advice.js';
+import { jsonText, printable } from './terminal-text.js';
 
 export interface CommandStreams {
   readonly stdout: (text: string) => void;
@@ -35,11 +37,11 @@ interface Failure {
 export function printFailure(streams: CommandStreams, error: unknown, asJson: boolean): TExitCode {
   const { exitCode, ...failure } = describeFailure(error);
   if (asJson) {
-    streams.stderr(`${JSON.stringify({ error: failure })}\n`);
+    streams.stderr(`${jsonText({ error: failure })}\n`);
     return exitCode;
   }
   const lines = [`${failure.kind}: ${failure.message}`, ...failure.details.map((detail) => `  ${detail}`)];
-  streams.stderr(`${[...lines, `  next: ${failure.next}`].join('\n')}\n`);
+  streams.stderr(textOf([...lines, `  next: ${failure.next}`]));
   return exitCode;
 }
 
@@ -96,27 +98,12 @@ function describeProblem(error: ProblemError): Failure {
 const repeatSame = 'repeat the same command with the same mutation id; the answer then tells what became of it';
 
 function adviceOn({ code, status }: ProblemError, retryAfterSeconds: number | null): string {
-  const particular = advice[code as TProblemCode];
-  if (particular !== undefined) return particular;
   if (retryAfterSeconds !== null) return `wait ${retryAfterSeconds} s, then repeat the same command`;
+  if (Object.hasOwn(advice, code)) return advice[code as TProblemCode];
+  // A code of a newer service.
   if (status >= 500 || status === 429) return 'repeat the same command later';
-  if (status === 409) return 'read the current reference, decide again, and name it as what you expect';
-  const acts = Object.hasOwn(problemCatalogue, code) ? problemCatalogue[code as TProblemCode].acts : 'caller';
-  return acts === 'caller' ? 'correct the request' : `the ${acts} has to act first`;
+  return status === 409 ? 'read what is current, decide again, and run the command again' : 'correct the request';
 }
-
-const advice: Partial<Record<TProblemCode, string>> = {
-  'credential-missing': 'put a token into FLEET_CUTOVER_TOKEN or name its file with --token-file',
-  'credential-refused':
-    'use the newest token; a lost one is rotated, and on the host `fleet-cutover host bootstrap` makes one',
-  'role-refused': 'use the token of an administrator',
-  'cluster-unknown': 'list the clusters of this token’s organization with `call listClusters`',
-  'mutation-id-reused': 'use a new mutation id for a new intent, or the first request exactly for a repeat',
-  'node-quarantined': 'find out which two reporters are live, then `call releaseNodeQuarantine`',
-  'reporter-replaced': 'two processes report for this node: end one of them, then `call releaseNodeQuarantine`',
-  'protocol-unsupported': 'run the version of this program that speaks the service’s protocol',
-  'record-corrupt': 'call the operator: a stored record was changed behind the service',
-};
 
 function describeTransport(error: TransportError): Failure {
   const lost = error.outcome === 'unknown';
@@ -131,5 +118,10 @@ function describeTransport(error: TransportError): Failure {
 
 /** Prints a result: one JSON document, or the given lines for people. */
 export function printResult(streams: CommandStreams, result: unknown, asJson: boolean, lines: () => string[]): void {
-  streams.stdout(asJson ? `${JSON.stringify(result)}\n` : `${lines().join('\n')}\n`);
+  streams.stdout(asJson ? `${jsonText(result)}\n` : textOf(lines()));
+}
+
+/** Each on its own line: what a name or a reason has in it can't begin another. */
+function textOf(lines: readonly string[]): string {
+  return `${lines.map(printable).join('\n')}\n`;
 }

@@ -5,14 +5,15 @@ import { engineSource } from '../agents/docker/engine-source.js';
 import type { SparkEvent } from '../agents/spark/log.js';
 import { startSpark } from '../agents/spark/start.js';
 import { type CommandHost, guarded } from './command-host.js';
-import { urlOption, caFileOption, plainHttpOption, tokenFromFile, transportOptions } from './connection-options.js';
+import { addServiceOptions, tokenFromFile, transportOptions } from './connection-options.js';
 import { jsonOutputOption, UsageError } from './output.js';
+import { jsonText, printable } from './terminal-text.js';
 import { untilSignalled } from './until-signalled.js';
 
 /** `agent spark --node ID --token-file FILE (--docker SOCKET | --capture DIR)` */
 export function registerSpark(program: CommandUnknownOpts, host: CommandHost): void {
   const agent = program.command('agent').description('reference agents');
-  agent
+  const command = agent
     .command('spark')
     .description('report what Docker has and read the node’s prepared handoffs')
     .requiredOption('--node <id>', 'the node')
@@ -29,27 +30,24 @@ export function registerSpark(program: CommandUnknownOpts, host: CommandHost): v
       }),
     )
     .option('--once', 'one round, then end')
-    .addOption(urlOption())
-    .addOption(caFileOption())
-    .addOption(plainHttpOption())
-    .addOption(jsonOutputOption())
-    .action((options) =>
-      guarded(host, options.json === true, async () => {
-        const settings = {
-          nodeId: options.node,
-          nodeToken: await tokenFromFile(options.tokenFile),
-          transport: await transportOptions(options, host.environment),
-          source: dockerSource(options),
-          stateDirectory: options.stateDir ?? join('.data', 'spark', options.node),
-          palletDirectory: options.palletDir ?? null,
-          once: options.once === true,
-          intervalMs: options.interval * 1000,
-          unitFile: options.unitFile ?? null,
-        };
-        const log = (event: SparkEvent) => host.stderr(`${eventText(event, options.json === true)}\n`);
-        await untilSignalled((signal) => startSpark(settings, log, signal));
-      }),
-    );
+    .addOption(jsonOutputOption());
+  addServiceOptions(command).action((options) =>
+    guarded(host, options.json === true, async () => {
+      const settings = {
+        nodeId: options.node,
+        nodeToken: await tokenFromFile(options.tokenFile),
+        transport: await transportOptions(options, host.environment),
+        source: dockerSource(options),
+        stateDirectory: options.stateDir ?? join('.data', 'spark', options.node),
+        palletDirectory: options.palletDir ?? null,
+        once: options.once === true,
+        intervalMs: options.interval * 1000,
+        unitFile: options.unitFile ?? null,
+      };
+      const log = (event: SparkEvent) => host.stderr(`${eventText(event, options.json === true)}\n`);
+      await untilSignalled((signal) => startSpark(settings, log, signal));
+    }),
+  );
 }
 
 function dockerSource(options: { docker?: string | undefined; capture?: string | undefined }) {
@@ -59,7 +57,9 @@ function dockerSource(options: { docker?: string | undefined; capture?: string |
 }
 
 function eventText(event: SparkEvent, asJson: boolean): string {
-  if (asJson) return JSON.stringify(event);
+  if (asJson) return jsonText(event);
   const { level, event: name, ...details } = event;
-  return [level, name, ...Object.entries(details).map(([key, value]) => `${key}=${String(value)}`)].join(' ');
+  return printable(
+    [level, name, ...Object.entries(details).map(([key, value]) => `${key}=${String(value)}`)].join(' '),
+  );
 }

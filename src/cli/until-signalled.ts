@@ -1,13 +1,16 @@
-/** Runs `work` until it ends. The first SIGINT or SIGTERM asks it to end; a second one ends the process. */
-export async function untilSignalled(work: (signal: AbortSignal) => Promise<void>): Promise<void> {
+/** Runs `work` until it ends. The first SIGINT or SIGTERM, or `other`, asks it to end; a second signal ends the process. */
+export async function untilSignalled(work: (signal: AbortSignal) => Promise<void>, other?: AbortSignal): Promise<void> {
   const ending = new AbortController();
   const end = () => ending.abort();
   process.once('SIGINT', end);
   process.once('SIGTERM', end);
+  other?.addEventListener('abort', end, { once: true });
+  if (other?.aborted === true) end();
   try {
     await work(ending.signal);
   } finally {
     process.removeListener('SIGINT', end);
     process.removeListener('SIGTERM', end);
+    other?.removeEventListener('abort', end);
   }
 }

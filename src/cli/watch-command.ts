@@ -5,30 +5,31 @@ import { ProblemError, TransportError } from '../client/errors.js';
 import type { MethodResponse } from '../contract/methods.js';
 import { withClient } from './client-session.js';
 import { type CommandHost, guarded } from './command-host.js';
-import { caFileOption, plainHttpOption, tokenFileOption, urlOption } from './connection-options.js';
+import { addConnectionOptions, clusterOption } from './connection-options.js';
+import { namedFor } from './method-command.js';
+import { clusterOf } from './settings.js';
+import { jsonText, printable } from './terminal-text.js';
 import { untilSignalled } from './until-signalled.js';
 
 type Change = MethodResponse<'watchFleetCutover'>;
 
-/** `watch --cluster ID` */
+/** `watch` */
 export function registerWatch(program: CommandUnknownOpts, host: CommandHost): void {
-  program
+  const command = program
     .command('watch')
     .description('say every change of phase, aggregate, derivation and coverage, until it is interrupted')
-    .requiredOption('--cluster <id>', 'the cluster')
-    .addOption(urlOption())
-    .addOption(tokenFileOption())
-    .addOption(caFileOption())
-    .addOption(plainHttpOption())
-    .addOption(new Option('--json', 'print one JSON document per change'))
-    .action((options) =>
-      guarded(host, options.json === true, async () => {
-        const asJson = options.json === true;
-        await withClient(host, options, (client) =>
-          untilSignalled((signal) => watch(client, host, { clusterId: options.cluster, asJson, signal })),
-        );
-      }),
-    );
+    .addOption(clusterOption())
+    .addOption(new Option('--json', 'print one JSON document per change'));
+  namedFor(command, 'watchFleetCutover');
+  addConnectionOptions(command).action((options) =>
+    guarded(host, options.json === true, async () => {
+      const asJson = options.json === true;
+      await withClient(host, options, (client, settings) => {
+        const clusterId = clusterOf(settings);
+        return untilSignalled((signal) => watch(client, host, { clusterId, asJson, signal }), host.outputClosed);
+      });
+    }),
+  );
 }
 
 interface Watching {
@@ -57,7 +58,7 @@ async function watch(client: AdministratorClient, host: CommandHost, watching: W
       away = false;
       if (cursor === null || change.reset || change.changed.length > 0) {
         host.stdout(
-          `${asJson ? JSON.stringify(change) : await changeLine(client, watching, change, cursor === null)}\n`,
+          `${asJson ? jsonText(change) : printable(await changeLine(client, watching, change, cursor === null))}\n`,
         );
       }
       cursor = change.cursor;

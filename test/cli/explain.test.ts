@@ -1,6 +1,8 @@
 /** `explain`, `advance` and `watch` against the real service. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { Command, CommanderError } from '@commander-js/extra-typings';
@@ -18,13 +20,22 @@ type Explanation = MethodResponse<'explainFleetCutover'>;
 
 let service: TestService;
 let environment: Record<string, string>;
+let state: string;
 let made = 0;
 
 beforeAll(async () => {
   service = await startService({ logLevel: 'warn' });
-  environment = { FLEET_CUTOVER_URL: service.url, FLEET_CUTOVER_TOKEN: service.token };
+  state = await mkdtemp(join(tmpdir(), 'fleet-cutover-explain-'));
+  environment = {
+    FLEET_CUTOVER_URL: service.url,
+    FLEET_CUTOVER_TOKEN: service.token,
+    FLEET_CUTOVER_STATE_DIR: state,
+  };
 });
-afterAll(() => service.close());
+afterAll(async () => {
+  await service.close();
+  await rm(state, { recursive: true });
+});
 
 function newCutover(): Promise<Cutover> {
   made += 1;
@@ -143,7 +154,7 @@ describe('advance', () => {
     await cut.readyFor('draining');
     const dry = await run('advance', '--cluster', cut.clusterId, '--to', 'draining', '--dry-run');
     expect(dry).toMatchObject({ code: 0 });
-    expect(dry.stdout).toContain('every gate is met; dry run: nothing was changed');
+    expect(dry.stdout).toContain('every gate is met\ndry run: nothing was changed\n');
     expect(await cut.phase()).toBe('swarm');
     const args = ['advance', '--cluster', cut.clusterId, '--to', 'draining', '--mutation-id', 'mu-advance'];
     const done = await run(...args);

@@ -1,4 +1,7 @@
 import { randomBytes } from 'node:crypto';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { Command, CommanderError } from '@commander-js/extra-typings';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { CommandHost } from '../../src/cli/command-host.js';
@@ -11,19 +14,28 @@ import { startService, type TestService } from '../support/service.js';
 const ring: KeyRing = [{ keyId: 'k1', key: new Secret(randomBytes(32).toString('base64')) }];
 let service: TestService;
 let stage: IngressStage;
+let state: string;
 /** Everything that any command printed. */
 let printed = '';
 
 beforeAll(async () => {
   service = await startService({ logLevel: 'warn', keyRing: ring });
   stage = await ingressStage(service, 'cli');
+  state = await mkdtemp(join(tmpdir(), 'fleet-cutover-ingress-'));
 });
-afterAll(() => service.close());
+afterAll(async () => {
+  await service.close();
+  await rm(state, { recursive: true });
+});
 
 async function run(...args: string[]) {
   const result = { stdout: '', stderr: '', code: 0 };
   const host: CommandHost = {
-    environment: { FLEET_CUTOVER_URL: service.url, FLEET_CUTOVER_TOKEN: service.token },
+    environment: {
+      FLEET_CUTOVER_URL: service.url,
+      FLEET_CUTOVER_TOKEN: service.token,
+      FLEET_CUTOVER_STATE_DIR: state,
+    },
     stdout: (text) => (result.stdout += text),
     stderr: (text) => (result.stderr += text),
     setExitCode: (code) => (result.code = code),
@@ -88,8 +100,10 @@ describe('ingress', () => {
     // An id that was never used is a first attempt.
     const first = await run('rotate', ...cluster, '--mutation-id', 'mu-of-mine', '--json');
     expect(JSON.parse(first.stdout)).toMatchObject({ replayed: false, designation: { generation: 3 } });
-    const superseded = await run('rotate', ...cluster, '--mutation-id', id);
-    expect([superseded.code, superseded.stderr.includes('mutation-id-reused')]).toEqual([1, true]);
+    const superseded = JSON.parse((await run('rotate', ...cluster, '--json', '--mutation-id', id)).stdout);
+    expect(superseded).toEqual({ ...answer, replayed: true, current: false });
+    const another = await run('prepare', ...cluster, '--service', stage.serviceId, '--mutation-id', id);
+    expect([another.code, another.stderr]).toEqual([2, expect.stringContaining('belongs to an earlier command')]);
     expect((await run('rotate', ...cluster, '--dry-run')).stdout).toContain('dry run');
     expect((await stage.designation())!.generation).toBe(3);
   });

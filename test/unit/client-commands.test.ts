@@ -276,7 +276,7 @@ describe('state', () => {
     expect(stderr).toContain('refused: runtime-stale (409)');
     expect(stderr).toContain('expectation: runtime');
     expect(stderr).toContain('"generation":3');
-    expect(stderr).toContain('next: read the current reference');
+    expect(stderr).toContain('next: somebody changed it meanwhile: look at `state`');
   });
 });
 
