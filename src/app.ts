@@ -1,6 +1,5 @@
 /** The composition root: what the server consists of, in the order of the features. Only this file sees all of them. */
 import type { FastifyInstance } from 'fastify';
-import { sparkSwarmNodeContracts } from './contract/limits.js';
 import type { Deps } from './deps.js';
 import { admissionHandlers } from './features/admission/routes.js';
 import { authHandlers } from './features/auth/routes.js';
@@ -19,9 +18,11 @@ import { deriveAgain, initializeVolumeHandoffs } from './features/volume-handoff
 import { sparkWatchHandler } from './features/watch/routes.js';
 import { Watch } from './features/watch/watch.js';
 import { bindOwnerMethods, bindSparkEndpoint, createGatekeeping } from './http/bind.js';
+import { bindDocumentation } from './http/documentation.js';
 import { bindHealth, type ProcessState } from './http/health.js';
 import type { OwnerHandlers } from './http/owner-handlers.js';
 import { createServer, type ServerOptions } from './http/server.js';
+import { bindTypedRequest } from './http/typed-request.js';
 
 export interface AppOptions {
   readonly server: ServerOptions;
@@ -30,6 +31,8 @@ export interface AppOptions {
   readonly takeLargeReport: LargeReportTaker;
   /** Key-encryption keys, the sealing one first; empty where none is configured. */
   readonly keyRing: KeyRing;
+  /** Serve the API's description and a page that shows it; true where it is not said. */
+  readonly docs?: boolean;
 }
 
 /** The server, complete but not listening. The tests use this very function. */
@@ -39,15 +42,17 @@ export function createApp(deps: Deps, options: AppOptions): FastifyInstance {
   bindHealth(app, deps, options.process);
   const watch = new Watch(deps);
   app.addHook('preClose', () => watch.close());
-  bindOwnerMethods(app, deps, keeping, {
+  const handlers: OwnerHandlers = {
     ...ownerHandlers,
     ...ingressHandlers(options.keyRing),
     watchFleetCutover: (_deps, actor, input) => watch.watch(actor, input),
-  } satisfies OwnerHandlers);
-  const { swarmObservation, fleetCutoverPreparedVolumeHandoffs, fleetCutoverWatch } = sparkSwarmNodeContracts;
-  bindSparkEndpoint(app, deps, keeping, swarmObservation, swarmObservationHandler(deps, options.takeLargeReport));
-  bindSparkEndpoint(app, deps, keeping, fleetCutoverWatch, sparkWatchHandler(watch));
-  bindSparkEndpoint(app, deps, keeping, fleetCutoverPreparedVolumeHandoffs, preparedVolumeHandoffsHandler(deps));
+  };
+  bindOwnerMethods(app, deps, keeping, handlers);
+  bindTypedRequest(app, deps, keeping, handlers);
+  bindSparkEndpoint(app, deps, keeping, 'swarmObservation', swarmObservationHandler(deps, options.takeLargeReport));
+  bindSparkEndpoint(app, deps, keeping, 'fleetCutoverWatch', sparkWatchHandler(watch));
+  bindSparkEndpoint(app, deps, keeping, 'fleetCutoverPreparedVolumeHandoffs', preparedVolumeHandoffsHandler(deps));
+  if (options.docs ?? true) bindDocumentation(app);
   return app;
 }
 

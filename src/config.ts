@@ -16,6 +16,8 @@ export interface Config {
   readonly lockTimeoutMs: number;
   /** Where the key-encryption keys are; null where there are none. */
   readonly keys: KeySource | null;
+  /** Serve the API's description and a page that shows it. */
+  readonly docs: boolean;
 }
 
 /** The environment is for development: it can be read from outside of the process. */
@@ -45,6 +47,7 @@ const Environment = Type.Object({
   HOST: Type.String({ default: '127.0.0.1' }),
   PORT: Type.Integer({ default: 8080, minimum: 0, maximum: 65_535 }),
   LOG_LEVEL: LogLevel,
+  DOCS: Type.Union([Type.Literal('on'), Type.Literal('off')], { default: 'on' }),
   POOL_SIZE: Type.Integer({ default: 8, minimum: 1, maximum: 500 }),
   STATEMENT_TIMEOUT_MS: Type.Integer({ default: 15_000, minimum: 1, maximum: 3_600_000 }),
   KEY_ENCRYPTION_KEYS_FILE: Type.Optional(Type.String()),
@@ -70,6 +73,7 @@ export function readConfig(environment: Readonly<Record<string, string | undefin
     statementTimeoutMs: settings.STATEMENT_TIMEOUT_MS,
     lockTimeoutMs: settings.LOCK_TIMEOUT_MS,
     keys: keySource(settings),
+    docs: settings.DOCS === 'on',
   };
 }
 

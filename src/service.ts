@@ -74,6 +74,7 @@ export class Service {
       server: { logger: this.#log },
       takeLargeReport: this.#running.workers.take,
       keyRing,
+      docs: config.docs,
       process: {
         separation,
         database: config.database.kind,

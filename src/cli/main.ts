@@ -3,6 +3,7 @@
 import { Command, CommanderError } from '@commander-js/extra-typings';
 import { explainStartupError } from '../startup-error.js';
 import { registerHostCommands } from './host-commands.js';
+import { registerOpenApi } from './openapi-command.js';
 import { exitCodes, type TExitCode, UsageError } from './output.js';
 import { registerRemoteCommands } from './remote-commands.js';
 import { registerVerify } from './verify-command.js';
@@ -13,6 +14,7 @@ const program = new Command('fleet-cutover')
 registerHostCommands(program);
 registerRemoteCommands(program);
 registerVerify(program);
+registerOpenApi(program);
 
 try {
   await program.parseAsync();

@@ -65,7 +65,8 @@ const Page = {
   limit: Type.Integer({ minimum: 1, maximum: 1024 }),
 };
 
-const BlockerSummary = Type.Array(closed({ code: Type.String(), count: NaturalInteger }));
+export const BlockerCount = closed({ code: Type.String(), count: NaturalInteger });
+const BlockerSummary = Type.Array(BlockerCount);
 
 export const cutoverMethods = {
   classifyFleetCutoverScope: mutation(

@@ -29,7 +29,7 @@ export const incompleteSnapshotReasons = [
   'truncated',
 ] as const;
 
-const ReducedDriverOptions = closed({
+export const ReducedDriverOptions = closed({
   /** `type` option of the local driver: `none`, `nfs`, `tmpfs` …; null where there is none. */
   type: nullable(DockerName),
   /** SHA-256 of the raw bytes of the `device` option. */
@@ -93,7 +93,7 @@ export const ObservedPort = closed({
 });
 export type IObservedPort = Static<typeof ObservedPort>;
 
-const IncompleteSnapshot = closed({
+export const IncompleteSnapshot = closed({
   complete: Type.Literal(false),
   runtime: nullable(FleetCutoverAcceptedEvidenceReference),
   reason: oneOf(...incompleteSnapshotReasons),
@@ -362,7 +362,7 @@ export const validateSparkSwarmObservationRequest = async (value: unknown): Prom
   sparkSwarmObservationRequestRecord.validate(value);
 
 /** What became of one snapshot of the report. `reference` is the latest accepted one, if there is any. */
-const SnapshotReceipt = closed({
+export const SnapshotReceipt = closed({
   state: oneOf('accepted', 'unchanged', 'incomplete', 'absent'),
   reference: nullable(FleetCutoverAcceptedEvidenceReference),
 });

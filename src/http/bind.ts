@@ -1,8 +1,10 @@
 /** Binds the contract's methods and endpoints to their handlers: authentication, bytes, shapes, answers. */
 import type { FastifyBaseLogger, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { methodPath, type OwnerMethod } from '../contract/method.js';
-import { methods, type TMethodName } from '../contract/methods.js';
-import { problemCatalogue, refuse, type Refused } from '../contract/problems.js';
+import { problemsOfMethod, problemsOfSparkEndpoint, type TSparkEndpointName } from '../contract/method-problems.js';
+import { sparkSwarmNodeContracts } from '../contract/limits.js';
+import { methodNames, methods, type TMethodName } from '../contract/methods.js';
+import { type Problem, problemCatalogue, refuse, type Refused, type TProblemCode } from '../contract/problems.js';
 import type { Deps } from '../deps.js';
 import { RefusalCounter } from '../features/audit/refusal-counter.js';
 import type { AdministratorActor, NodeActor } from '../features/auth/actor.js';
@@ -12,7 +14,7 @@ import { isRefused } from '../refusal.js';
 import type { Secret } from '../secret.js';
 import { LargeBodyGate } from './large-body-gate.js';
 import { LoginThrottle } from './login-throttle.js';
-import { readOwnerRequest, writeOwnerResponse } from './owner-body.js';
+import { type OwnerRequest, readOwnerRequest, writeOwnerResponse } from './owner-body.js';
 import type { OwnerHandler, OwnerHandlers } from './owner-handlers.js';
 import { sendProblem } from './problem-reply.js';
 
@@ -57,7 +59,7 @@ function bindOwnerMethod(
     method: 'POST',
     url: methodPath(method),
     bodyLimit: method.maximumRequestBytes,
-    config: { mutation: method.mutation },
+    config: { caller: method.caller, mutation: method.mutation },
     // Before a large body is read, so that strangers' megabytes are not kept.
     onRequest: async (request, reply) => {
       if (method.maximumRequestBytes <= SMALL_BODY_BYTES) return;
@@ -70,40 +72,71 @@ function bindOwnerMethod(
       if (isRefused(actor)) return answerRefusal(keeping, request, reply, actor, method);
       const bytes = request.body as Buffer | undefined;
       const outcome = await keeping.largeBodies.pass(bytes?.length ?? 0, () =>
-        answerOwner(deps, keeping, name, actor, bytes, handle),
+        answerOwner(deps, keeping, name, actor, readOwnerRequest(name, bytes), handle),
       );
-      if (isRefused(outcome)) return answerRefusal(keeping, request, reply, outcome, method);
+      if (isRefused(outcome)) {
+        noteUndescribedProblem(request.log, name, outcome);
+        return answerRefusal(keeping, request, reply, outcome, method);
+      }
       return reply.type('application/json').send(outcome);
     },
   });
 }
 
-/** Bodies up to here are kept for anybody until they are complete: the largest of a mutation of handoffs. */
-const SMALL_BODY_BYTES = 262_144;
+const describedProblems = new Map(methodNames.map((name) => [name, new Set(problemsOfMethod(name))] as const));
 
-async function admitAdministrator(
+/** A refusal that the API's description does not tell is answered all the same; the tests fail where one is noted. */
+export function noteUndescribedProblem(log: FastifyBaseLogger, name: TMethodName, refused: Refused): void {
+  noteUndescribed(log, name, describedProblems.get(name) ?? new Set(), refused);
+}
+
+function noteUndescribed(
+  log: FastifyBaseLogger,
+  route: string,
+  described: ReadonlySet<TProblemCode>,
+  refused: Refused,
+): void {
+  const { code } = refused.problem;
+  if (!described.has(code)) log.error({ route, code }, 'undescribed problem');
+}
+
+/** Bodies up to here are kept for anybody until they are complete: the largest of a mutation of handoffs. */
+export const SMALL_BODY_BYTES = 262_144;
+
+/** Who it is, whatever may be called. `authorization` is what stands in that header, or would. */
+export async function identifyAdministrator(
+  deps: Deps,
+  request: FastifyRequest,
+  authorization: string | undefined,
+): Promise<AdministratorActor | Refused> {
+  const actor = await authenticateAdministrator(deps, authorization);
+  if (!isRefused(actor)) request.principal = actor.principalId;
+  return actor;
+}
+
+/** Whoever may call the method. */
+export async function admitAdministrator(
   deps: Deps,
   keeping: Gatekeeping,
   name: TMethodName,
   request: FastifyRequest,
+  authorization = request.headers.authorization,
 ): Promise<AdministratorActor | Refused> {
-  const actor = await authenticateAdministrator(deps, request.headers.authorization);
+  const actor = await identifyAdministrator(deps, request, authorization);
   if (isRefused(actor)) return actor;
-  request.principal = actor.principalId;
   if (methods[name].caller !== 'administrator' || actor.role === 'administrator') return actor;
   return counted(keeping, actor, name, null, refuse('role-refused'));
 }
 
 /** The answer's text, or a refusal. */
-async function answerOwner(
+export async function answerOwner(
   deps: Deps,
   keeping: Gatekeeping,
   name: TMethodName,
   actor: AdministratorActor,
-  bytes: Buffer | undefined,
+  body: OwnerRequest<TMethodName> | Refused,
   handle: OwnerHandler<TMethodName>,
 ): Promise<string | Refused> {
-  const body = readOwnerRequest(name, bytes);
   if (isRefused(body)) return counted(keeping, actor, name, null, body);
   const response = await handle(deps, actor, body.request);
   if (!isRefused(response)) return writeOwnerResponse(name, response);
@@ -129,13 +162,6 @@ function counted(
 
 // Spark endpoints ---------------------------------------------------------------------------------------------------
 
-/** One endpoint of `sparkSwarmNodeContracts`. */
-export interface SparkEndpoint {
-  readonly endpoint: string;
-  readonly maxRequestBytes: number;
-  readonly maxResponseBytes: number;
-}
-
 export interface SparkRequest {
   readonly log: FastifyBaseLogger;
   /**
@@ -158,16 +184,20 @@ export function bindSparkEndpoint(
   app: FastifyInstance,
   deps: Deps,
   keeping: Gatekeeping,
-  limits: SparkEndpoint,
+  name: TSparkEndpointName,
   handle: SparkHandler,
 ): void {
-  app.post(limits.endpoint, { bodyLimit: limits.maxRequestBytes }, async (request, reply) => {
+  const limits = sparkSwarmNodeContracts[name];
+  const described = new Set(problemsOfSparkEndpoint(name));
+  const options = { bodyLimit: limits.maxRequestBytes, config: { caller: 'node' } } as const;
+  app.post(limits.endpoint, options, async (request, reply) => {
     const bytes = request.body as Buffer | undefined;
     const claim: ClaimedNode = { nodeId: undefined };
     const outcome = await keeping.largeBodies.pass(bytes?.length ?? 0, () =>
       handle(bytes ?? Buffer.alloc(0), sparkRequest(deps, request, claim)),
     );
     if (isRefused(outcome)) {
+      noteUndescribed(request.log, name, described, outcome);
       const { actor } = claim;
       if (actor !== undefined) {
         const node = { organizationId: actor.organizationId, principalId: actor.nodeId };
@@ -212,17 +242,33 @@ interface Refusing {
 }
 
 /** `id`: the node or credential that was claimed. */
-function answerRefusal(
+export function answerRefusal(
   keeping: Gatekeeping,
   request: FastifyRequest,
   reply: FastifyReply,
   refused: Refused,
   route: Refusing,
-  id = parseAuthorization(request.headers.authorization ?? '')?.credentialId,
+  id = claimedCredential(request.headers.authorization),
 ): FastifyReply {
-  const retryAfterSeconds =
-    refused.problem.code === 'credential-refused' ? keeping.throttle.fail(request.ip, id) : undefined;
-  const { problem } = retryAfterSeconds === undefined ? refused : refuse('rate-limited', { retrySafe: true });
+  const { problem, retryAfterSeconds } = slowedDown(keeping, request, refused, id);
   const outcome = route.mutation === true ? ({ mutationOutcome: 'not-applied' } as const) : {};
   return sendProblem(reply, { ...outcome, ...problem }, { retryAfterSeconds, maximumBytes: route.maxResponseBytes });
+}
+
+/** The id of the credential that a header claims to be. */
+export function claimedCredential(authorization: string | undefined): string | undefined {
+  return parseAuthorization(authorization ?? '')?.credentialId;
+}
+
+/** What is really answered: to who has failed too often, that it has to wait. */
+export function slowedDown(
+  keeping: Gatekeeping,
+  request: FastifyRequest,
+  refused: Refused,
+  id: string | undefined,
+): { readonly problem: Problem; readonly retryAfterSeconds?: number } {
+  if (refused.problem.code !== 'credential-refused') return refused;
+  const retryAfterSeconds = keeping.throttle.fail(request.ip, id);
+  if (retryAfterSeconds === undefined) return refused;
+  return { problem: refuse('rate-limited', { retrySafe: true }).problem, retryAfterSeconds };
 }

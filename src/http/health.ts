@@ -1,5 +1,6 @@
 import { sql } from 'kysely';
 import type { FastifyInstance } from 'fastify';
+import type { IReadiness } from '../contract/health.js';
 import type { MigrationFile } from '../db/migration-files.js';
 import { qb } from '../db/query.js';
 import { query } from '../db/transaction.js';
@@ -8,30 +9,20 @@ import type { Deps } from '../deps.js';
 /** What is known of this process beside its database. */
 export interface ProcessState {
   /** Whether the service's login can't change what is immutable (`full`), or only triggers refuse it. */
-  readonly separation: 'full' | 'reduced';
-  readonly database: 'embedded' | 'external';
+  readonly separation: IReadiness['separation'];
+  readonly database: IReadiness['database'];
   /** The program's migrations. */
   readonly migrations: readonly Pick<MigrationFile, 'number' | 'sha256'>[];
   /** True once the shutdown began: no new work should be sent here. */
   readonly stopping: () => boolean;
 }
 
-interface Readiness {
-  readonly ready: boolean;
-  readonly stopping: boolean;
-  /** Whether the database answers. */
-  readonly reachable: boolean;
-  /** `exact`: the database has the program's migrations and no others. `unreadable`: this login may not look. */
-  readonly migrations: 'exact' | 'different' | 'unreadable' | 'unknown';
-  readonly separation: ProcessState['separation'];
-  readonly database: ProcessState['database'];
-}
-
 /** `GET /health`: the process is up. `GET /readiness`: it can do its work; 503 where it can't. */
 export function bindHealth(app: FastifyInstance, deps: Deps, state: ProcessState): void {
-  let looking: Promise<Readiness> | undefined;
-  app.get('/health', (_request, reply) => reply.type('application/json').send('{"status":"up"}'));
-  app.get('/readiness', async (request, reply) => {
+  const config = { caller: 'public' } as const;
+  let looking: Promise<IReadiness> | undefined;
+  app.get('/health', { config }, (_request, reply) => reply.type('application/json').send('{"status":"up"}'));
+  app.get('/readiness', { config }, async (request, reply) => {
     // Anybody may ask, so those who ask at once share one look.
     looking ??= look(deps, state, (error) => request.log.warn({ err: error }, 'not ready')).finally(() => {
       looking = undefined;
@@ -45,7 +36,7 @@ export function bindHealth(app: FastifyInstance, deps: Deps, state: ProcessState
   });
 }
 
-async function look(deps: Deps, state: ProcessState, report: (error: unknown) => void): Promise<Readiness> {
+async function look(deps: Deps, state: ProcessState, report: (error: unknown) => void): Promise<IReadiness> {
   const migrations = await compareMigrations(deps, state).catch((error: unknown) => {
     report(error);
     return 'unknown' as const;
@@ -67,7 +58,7 @@ const mayRead = sql<{ readable: boolean }>`
 const appliedMigrations = sql<{ number: number; sha256: string }>`
   select number, sha256 from control.migrations order by number`.compile(qb);
 
-async function compareMigrations(deps: Deps, state: ProcessState): Promise<Readiness['migrations']> {
+async function compareMigrations(deps: Deps, state: ProcessState): Promise<IReadiness['migrations']> {
   const [permission] = await query(deps.db, mayRead);
   // They were compared by the owner's login when the process started.
   if (permission?.readable !== true) return 'unreadable';

@@ -40,15 +40,28 @@ export function readOwnerRequest<N extends TMethodName>(name: N, bytes: Buffer |
     if (error instanceof StrictJsonError) return refuse('body-invalid-json', { detail: error.message });
     throw error;
   }
+  return checkOwnerRequest(name, bytes, value);
+}
+
+/** The same of a value that was parsed already; `bytes` hold it. */
+export function checkOwnerRequest<N extends TMethodName>(
+  name: N,
+  bytes: Uint8Array,
+  value: JsonValue,
+): OwnerRequest<N> | Refused {
   const errors = requestErrors(name, bytes, value);
   return errors.length > 0
     ? refuse('body-schema', { errors })
     : { kind: 'request', request: value as MethodRequest<N> };
 }
 
-function requestErrors(name: TMethodName, bytes: Buffer, value: JsonValue): string[] {
+function requestErrors(name: TMethodName, bytes: Uint8Array, value: JsonValue): string[] {
   const errors = schemaErrors(name, requestCheckers[name], value).map((error) => error.slice(0, MAXIMUM_ERROR_LENGTH));
-  if (errors.length === 0 && bytes.includes(ESCAPED_NUL) && containsNul(value)) {
+  if (
+    errors.length === 0 &&
+    Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).includes(ESCAPED_NUL) &&
+    containsNul(value)
+  ) {
     return [`${name} holds a string with U+0000, which can’t be stored`];
   }
   return errors;

@@ -8,6 +8,7 @@ import {
   type FastifyRequest,
   LogController,
 } from 'fastify';
+import type { TMethodCaller } from '../contract/method.js';
 import { type Problem, problemCatalogue } from '../contract/problems.js';
 import { failureOf } from './failure.js';
 import { problemText, sendProblem } from './problem-reply.js';
@@ -18,10 +19,30 @@ declare module 'fastify' {
     /** Who was authenticated, for the log: a principal's or a node's id. */
     principal: string | null;
   }
+  interface FastifyInstance {
+    /** Everything that the server answers to, in the order in which it was bound. */
+    readonly boundRoutes: readonly BoundRoute[];
+    /** Whom a plugin's own routes are for, inside the scope that sets it. */
+    callerOfScope: TRouteCaller | null;
+  }
   interface FastifyContextConfig {
+    /** Who may use the route. Without it the route is not accepted. */
+    caller?: TRouteCaller;
     /** The route may change something: a failure has to say what became of it. */
     mutation?: boolean;
   }
+}
+
+/**
+ * Whom a route is for. `public`: anybody, without a credential. `node`: who has the token in the body. `named-method`:
+ * whoever the method that the body names is for.
+ */
+export type TRouteCaller = TMethodCaller | 'node' | 'named-method' | 'public';
+
+export interface BoundRoute {
+  readonly method: string;
+  readonly path: string;
+  readonly caller: TRouteCaller;
 }
 
 export interface ServerOptions {
@@ -64,12 +85,25 @@ export function createServer(options: ServerOptions): FastifyInstance {
     },
   }) as unknown as FastifyInstance;
   app.decorateRequest('principal', null);
+  demandCallers(app);
   takeJsonOnly(app);
   refuseUnknownRoutes(app);
   app.setErrorHandler(answerFailure);
   endConnectionsOnClose(app);
   logRequests(app);
   return app;
+}
+
+/** A route that doesn't say whom it is for keeps the server from being made: nothing is open by accident. */
+function demandCallers(app: FastifyInstance): void {
+  const routes: BoundRoute[] = [];
+  app.decorate('boundRoutes', routes);
+  app.decorate('callerOfScope', null);
+  app.addHook('onRoute', function (this: FastifyInstance, { method, url, config }) {
+    const caller = config?.caller ?? this.callerOfScope;
+    if (caller === null) throw new Error(`the route ${url} does not say who may call it`);
+    for (const each of [method].flat()) routes.push({ method: each, path: url, caller });
+  });
 }
 
 /**

@@ -534,6 +534,7 @@ describe('keys', () => {
           poolSize: 2,
           statementTimeoutMs: 15_000,
           lockTimeoutMs: 5_000,
+          docs: true,
           keys: keys === null ? null : { kind: 'environment', keys },
         },
         createLogger('silent'),

@@ -122,6 +122,8 @@ export async function startService(options: TestServiceOptions = {}): Promise<Te
       await app.close();
       await workers.close();
       await database.drop();
+      const undescribed = lines.filter((line) => line.includes('"undescribed problem"'));
+      if (undescribed.length > 0) throw new Error(`the API’s description lacks: ${undescribed.join('')}`);
     },
   };
 }

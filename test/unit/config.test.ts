@@ -18,7 +18,13 @@ describe('settings', () => {
       statementTimeoutMs: 15_000,
       lockTimeoutMs: 5_000,
       keys: null,
+      docs: true,
     });
+  });
+
+  it('switch the description of the API off, and know no third way', () => {
+    expect(readConfig({ DOCS: 'off' }).docs).toBe(false);
+    expect(() => readConfig({ DOCS: 'no' })).toThrow(ConfigError);
   });
 
   it('are read from the environment', () => {
