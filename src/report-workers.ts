@@ -40,7 +40,12 @@ export function createReportWorkers(
     idleTimeout: 30_000,
   });
   return {
-    take: (actor, bytes) => pool.run({ actor, bytes }),
+    take: (actor, bytes) => pool.run({ actor, bytes }, { transferList: ownMemory(bytes) }),
     close: () => pool.close(),
   };
+}
+
+/** The bytes' memory if it is theirs alone: it is handed over, and the sender's view is empty then. Else it is copied. */
+function ownMemory({ buffer, byteLength }: Uint8Array): ArrayBuffer[] {
+  return buffer instanceof ArrayBuffer && buffer.byteLength === byteLength ? [buffer] : [];
 }

@@ -24,27 +24,39 @@ import { deepestMaximumDepth } from './strict-json.js';
  * either, but it bounds only the depth, not the work.
  *
  * @param options.omitMember a member of the top-level object that is left out, present or not
+ * @param options.knownMembers of the top-level object: they are not walked again
  * @throws HostileValueError (a TypeError) for whatever `parseStrictJson` couldn't have returned: undefined, functions,
  *   symbols, bigints, fractions, NaN, `-0`, integers beyond ±(2^53-1), lone surrogates, holes, accessors, symbol or
  *   `__proto__` keys, other prototypes, cycles
  */
-export function canonicalizeStrictJson(value: unknown, options?: { omitMember?: string }): string {
-  return canonicalText(value, [], options?.omitMember);
+export function canonicalizeStrictJson(value: unknown, options?: TopLevelOptions): string {
+  return canonicalText(value, [], options);
 }
 
-/** The canonical JSON of an object, member by member: `"key":value`, in canonical order. Throws as above. */
-export function canonicalMembers(value: object): { readonly key: string; readonly text: string }[] {
+/** The canonical JSON of an object, member by member: `"key":value`, in canonical order. Known members and faults as above. */
+export function canonicalMembers(
+  value: object,
+  knownMembers?: KnownMembers,
+): { readonly key: string; readonly text: string }[] {
   if (isProxy(value)) throw new HostileValueError('proxy', []);
   refuseFault(objectFault(value), []);
   return memberOrder(Object.getOwnPropertyNames(value), []).map(({ key, spelling }) => ({
     key,
-    text: spelling + canonicalMember(value, key, []),
+    text: spelling + (knownMembers?.get(key) ?? canonicalMember(value, key, [])),
   }));
 }
 
-function canonicalText(value: unknown, path: (string | number)[], omitMember?: string): string {
+/** What {@link canonicalizeStrictJson} returned for some of an object's members. */
+export type KnownMembers = ReadonlyMap<string, string>;
+
+interface TopLevelOptions {
+  readonly omitMember?: string;
+  readonly knownMembers?: KnownMembers;
+}
+
+function canonicalText(value: unknown, path: (string | number)[], topLevel?: TopLevelOptions): string {
   if (typeof value === 'string') return canonicalString(value, path);
-  if (typeof value === 'object' && value !== null) return canonicalContainer(value, path, omitMember);
+  if (typeof value === 'object' && value !== null) return canonicalContainer(value, path, topLevel);
   const fault = scalarFault(value);
   if (fault !== undefined) throw new HostileValueError(fault, path);
   return String(value);
@@ -60,10 +72,10 @@ function canonicalString(text: string, path: readonly (string | number)[]): stri
   return JSON.stringify(text);
 }
 
-function canonicalContainer(value: object, path: (string | number)[], omitMember?: string): string {
+function canonicalContainer(value: object, path: (string | number)[], topLevel?: TopLevelOptions): string {
   if (isProxy(value)) throw new HostileValueError('proxy', path);
   if (path.length >= deepestMaximumDepth) throw new HostileValueError('depth', path);
-  return Array.isArray(value) ? canonicalArray(value, path) : canonicalObject(value, path, omitMember);
+  return Array.isArray(value) ? canonicalArray(value, path) : canonicalObject(value, path, topLevel);
 }
 
 function canonicalArray(value: readonly unknown[], path: (string | number)[]): string {
@@ -76,13 +88,13 @@ function canonicalArray(value: readonly unknown[], path: (string | number)[]): s
   return closed(text, ']');
 }
 
-function canonicalObject(value: object, path: (string | number)[], omitMember?: string): string {
+function canonicalObject(value: object, path: (string | number)[], topLevel?: TopLevelOptions): string {
   refuseFault(objectFault(value), path);
   let text = '{';
   for (const { key, spelling } of memberOrder(Object.getOwnPropertyNames(value), path)) {
-    if (key === omitMember) continue;
+    if (key === topLevel?.omitMember) continue;
     if (text.length > 1) text += ',';
-    text += spelling + canonicalMember(value, key, path);
+    text += spelling + (topLevel?.knownMembers?.get(key) ?? canonicalMember(value, key, path));
   }
   return closed(text, '}');
 }

@@ -7,7 +7,7 @@
  */
 import { sha256 } from '@noble/hashes/sha2.js';
 import { bytesToHex, utf8ToBytes } from '@noble/hashes/utils.js';
-import { canonicalizeStrictJson, canonicalMembers } from './canonical-json.js';
+import { canonicalizeStrictJson, canonicalMembers, type KnownMembers } from './canonical-json.js';
 import { isWellFormed } from './strict-json.js';
 
 /** SHA-256 as the contract writes it: lower case, always 71 characters. */
@@ -110,9 +110,10 @@ export function sealRecord<R extends object>(
 export function sealCanonical<R extends object>(
   domain: string,
   recordWithoutDigest: R & { digest?: never },
+  knownMembers?: KnownMembers,
 ): { readonly sealed: R & { digest: TSha256Digest }; readonly canonical: string } {
   if (Object.hasOwn(recordWithoutDigest, 'digest')) throw new TypeError('the record is sealed already');
-  const members = canonicalMembers(recordWithoutDigest);
+  const members = canonicalMembers(recordWithoutDigest, knownMembers);
   const before = members.filter(({ key }) => key < 'digest').map(({ text }) => text);
   const after = members.slice(before.length).map(({ text }) => text);
   const digest = domainDigestOfCanonical(domain, `{${[...before, ...after].join(',')}}`);

@@ -20,6 +20,7 @@ export interface ByteSpan {
  * @param bytes a JSON object in UTF-8
  * @param names the members wanted; one that isn't there is missing in the result
  * @param options.maximumValueBytes bound of each value as it is sent, between its quotes and before escapes are decoded
+ * @param options.untilFound stop once each name was found: what follows, a second one too, is left to the parser
  * @returns decoded values by name, which share no memory with `bytes`
  * @throws StrictJsonError `duplicate-key` when a wanted name occurs twice, `not-a-string` or `too-long` for its value,
  *   `not-an-object` for another document, and the parser's codes for what is malformed at the top level
@@ -27,10 +28,10 @@ export interface ByteSpan {
 export function scanTopLevelStrings(
   bytes: Uint8Array,
   names: readonly string[],
-  options: { maximumValueBytes: number },
+  options: { maximumValueBytes: number; untilFound?: boolean },
 ): Map<string, string> {
   const found = new Map<string, string>();
-  for (const [name, span] of wantedMembers(bytes, names)) {
+  for (const [name, span] of wantedMembers(bytes, names, options.untilFound)) {
     if (bytes[span.start] !== QUOTE) throw new StrictJsonError('not-a-string', span.start, [name]);
     if (span.end - span.start - 2 > options.maximumValueBytes)
       throw new StrictJsonError('too-long', span.start, [name]);
@@ -51,8 +52,8 @@ export function topLevelMemberSpan(bytes: Uint8Array, name: string): ByteSpan | 
   return wantedMembers(bytes, [name]).get(name) ?? null;
 }
 
-/** The spans of the wanted members' values. Reads to the end of the document, where a second one might be. */
-function wantedMembers(bytes: Uint8Array, names: readonly string[]): Map<string, ByteSpan> {
+/** The spans of the wanted members' values. Unless `untilFound`, reads to the end, where a second one might be. */
+function wantedMembers(bytes: Uint8Array, names: readonly string[], untilFound = false): Map<string, ByteSpan> {
   const spans = new Map<string, ByteSpan>();
   let at = skipSpace(bytes, 0);
   if (bytes[at] !== LEFT_BRACE) throw new StrictJsonError('not-an-object', at);
@@ -69,6 +70,7 @@ function wantedMembers(bytes: Uint8Array, names: readonly string[]): Map<string,
     if (name !== undefined) {
       if (spans.has(name)) throw new StrictJsonError('duplicate-key', keyStart, [name]);
       spans.set(name, { start, end });
+      if (untilFound && spans.size === names.length) return spans;
     }
     at = skipSpace(bytes, end);
     if (bytes[at] === RIGHT_BRACE) return endOfDocument(bytes, at + 1, spans);

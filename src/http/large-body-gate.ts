@@ -13,8 +13,11 @@ export class LargeBodyGate {
   readonly #waiting: (() => void)[] = [];
 
   /** Does the work once there is room for a body of this size; refused with `unavailable` where too many wait. */
-  async pass<T>(bytes: number, work: () => Promise<T>): Promise<T | Refused> {
-    if (bytes <= LARGE_BYTES) return work();
+  pass<T>(bytes: number, work: () => Promise<T>): Promise<T | Refused> {
+    return bytes <= LARGE_BYTES ? work() : this.#inTurn(work);
+  }
+
+  async #inTurn<T>(work: () => Promise<T>): Promise<T | Refused> {
     if (this.#inside >= MAXIMUM_AT_ONCE) {
       if (this.#waiting.length >= MAXIMUM_WAITING) return refuse('unavailable', { retrySafe: true });
       await new Promise<void>((admit) => this.#waiting.push(admit));

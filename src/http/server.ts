@@ -90,7 +90,7 @@ export function createServer(options: ServerOptions): FastifyInstance {
   refuseUnknownRoutes(app);
   app.setErrorHandler(answerFailure);
   endConnectionsOnClose(app);
-  logRequests(app);
+  logRequests(app, options.logger);
   return app;
 }
 
@@ -135,9 +135,9 @@ function endConnectionsOnClose(app: FastifyInstance): void {
 
 /** Before anything of the body is read. */
 function refuseUnknownRoutes(app: FastifyInstance): void {
-  app.addHook('onRequest', async (request, reply) => {
-    if (!request.is404) return;
-    await refuseUnknownRoute(app, request, reply);
+  app.addHook('onRequest', (request, reply, done) => {
+    if (request.is404) void refuseUnknownRoute(app, request, reply);
+    else done();
   });
   app.setNotFoundHandler((request, reply) => refuseUnknownRoute(app, request, reply));
 }

@@ -17,9 +17,9 @@ type Latency = { readonly p50: number; readonly p99: number };
 export interface BenchResult {
   /** Milliseconds of a 32-entry mutation by how many handoffs are present. */
   readonly mutation: {
-    readonly pageOrder: Record<string, Latency>;
-    readonly randomOrder: Record<string, Latency>;
-    readonly bare: Latency;
+    readonly pageOrder?: Record<string, Latency>;
+    readonly randomOrder?: Record<string, Latency>;
+    readonly bare?: Latency;
   };
   readonly fill: { readonly ms: number; readonly bareMs: number; readonly ratio: number };
   /** Milliseconds at the ceiling: the mutation that completes the set, an update in place, an insert in the middle. */
@@ -35,8 +35,13 @@ export interface BenchResult {
   readonly handoffs: number;
 }
 
+/** What can be measured by itself, in this order. */
+export const benchParts = ['pageOrder', 'pageReads', 'randomOrder', 'observation', 'heldFences'] as const;
+export type BenchPart = (typeof benchParts)[number];
+
 export interface BenchOptions {
   readonly scale: Scale;
+  readonly parts: ReadonlySet<BenchPart>;
   readonly say: (line: string) => void;
   /** For the service's process. */
   readonly execArgv: readonly string[];
@@ -44,75 +49,114 @@ export interface BenchOptions {
 
 const entriesPerPage = fleetCutoverContract.maximumPreparedVolumeHandoffMutationEntries;
 
-export async function runBench({ scale, say, execArgv }: BenchOptions): Promise<BenchResult> {
+/** The figures of the parts that were asked for. */
+export async function runBench(options: BenchOptions): Promise<Partial<BenchResult>> {
+  const { scale, parts, say, execArgv } = options;
+  if (scale.nodes * scale.volumesPerNode > maximumPreparedVolumeHandoffs) {
+    throw new Error('the scale is beyond the contract');
+  }
   say('starting the service and its database');
   const host = await startServiceHost(execArgv);
   const client = createOwnerClient(host.url, host.token);
+  const bench: Bench = { ...options, host, client };
   try {
-    return await measureAll(host, client, scale, say);
+    const pageOrder = parts.has('pageOrder') || parts.has('pageReads') ? await measurePageOrder(bench) : {};
+    const randomOrder = parts.has('randomOrder') ? await filledFleet(bench, 'random-order', shuffled) : undefined;
+    const observed = parts.has('observation') ? await measureReports(bench) : {};
+    const heldFences = parts.has('heldFences') ? await measureHeldFences(client, scale.heldFences, say) : undefined;
+    const mutation = {
+      ...pageOrder.mutation,
+      ...(randomOrder === undefined ? {} : { randomOrder: latencies(randomOrder.filled, scale) }),
+    };
+    return {
+      ...pageOrder,
+      mutation,
+      ...observed,
+      ...(heldFences === undefined ? {} : { heldFences }),
+      handoffs: scale.nodes * scale.volumesPerNode,
+    };
   } finally {
     await client.close();
     await host.stop();
   }
 }
 
-async function measureAll(
-  host: ServiceHost,
-  client: OwnerClient,
-  scale: Scale,
-  say: BenchOptions['say'],
-): Promise<BenchResult> {
-  const ceiling = scale.nodes * scale.volumesPerNode;
-  if (ceiling > maximumPreparedVolumeHandoffs) throw new Error('the scale is beyond the contract');
-  const pageOrder = await filledFleet(client, scale, 'page-order', (keys) => keys, say);
-  say(`filled in page order: ${rounded(pageOrder.filled.ms, 0)} ms`);
-  const work = { clusterId: 'page-order', transactions: pageOrder.filled.latencies.length, rowsEach: entriesPerPage };
-  const bare = await bareFill(host.config, work);
-  say(`as many bare transactions: ${rounded(bare.ms, 0)} ms`);
+interface Bench extends BenchOptions {
+  readonly host: ServiceHost;
+  readonly client: OwnerClient;
+}
 
-  const inserted = await insertMissing(client, pageOrder, scale);
-  const updated = await updateInPlace(client, pageOrder.fleet, inserted.aggregate, scale);
-  say(
-    `at the ceiling: completion ${pageOrder.filled.latencies.at(-1)} ms, inserts ${inserted.ms.join(', ')} ms, updates ${updated.ms.join(', ')} ms`,
+function latencies(filled: Fill, scale: Scale): Record<string, Latency> {
+  return Object.fromEntries(
+    scale.present.map((present) => [String(present), latencyAt(filled, present, scale.samples)]),
   );
-  const pageCount = Math.ceil(ceiling / entriesPerPage);
-  const reads = await measurePageReads(host.url, {
-    fleet: pageOrder.fleet,
-    aggregate: updated.aggregate,
-    pageCount,
-    seconds: scale.readSeconds,
-  });
-  say(`page reads: ${rounded(reads.perSecond, 0)}/s, bare ${rounded(reads.bare, 0)}/s`);
-  const { rssMb } = await host.measure();
+}
 
-  const randomOrder = await filledFleet(client, scale, 'random-order', shuffled, say);
+/** A fill in page order, what its complete set then takes, and reads of its pages. */
+async function measurePageOrder(bench: Bench): Promise<Partial<BenchResult>> {
+  const { host, scale, parts, say } = bench;
+  const ceiling = scale.nodes * scale.volumesPerNode;
+  const pageOrder = await filledFleet(bench, 'page-order', (keys) => keys);
+  const { filled, fleet } = pageOrder;
+  say(`filled in page order: ${rounded(filled.ms, 0)} ms`);
+  const bare = parts.has('pageOrder')
+    ? await bareFill(host.config, {
+        clusterId: 'page-order',
+        transactions: filled.latencies.length,
+        rowsEach: entriesPerPage,
+      })
+    : undefined;
+  if (bare !== undefined) say(`as many bare transactions: ${rounded(bare.ms, 0)} ms`);
+
+  const inserted = await insertMissing(bench, pageOrder);
+  const updated = await updateInPlace(bench, fleet, inserted.aggregate);
+  say(
+    `at the ceiling: completion ${filled.latencies.at(-1)} ms, inserts ${inserted.ms.join(', ')} ms, updates ${updated.ms.join(', ')} ms`,
+  );
+  const work = { fleet, aggregate: updated.aggregate, pageCount: Math.ceil(ceiling / entriesPerPage) };
+  const reads = parts.has('pageReads')
+    ? await measurePageReads(host.url, { ...work, seconds: scale.readSeconds })
+    : undefined;
+  if (reads !== undefined) say(`page reads: ${rounded(reads.perSecond, 0)}/s, bare ${rounded(reads.bare, 0)}/s`);
+  const { rssMb } = await host.measure();
+  return {
+    ...(bare === undefined
+      ? {}
+      : {
+          mutation: {
+            pageOrder: latencies(filled, scale),
+            bare: { p50: rounded(quantile(bare.latencies, 0.5)), p99: rounded(quantile(bare.latencies, 0.99)) },
+          },
+          fill: {
+            ms: rounded(filled.ms, 0),
+            bareMs: rounded(bare.ms, 0),
+            ratio: rounded(filled.ms / bare.ms),
+          },
+        }),
+    completion: rounded(filled.latencies.at(-1)!, 0),
+    updateComplete: rounded(quantile(updated.ms, 0.5), 1),
+    insertComplete: rounded(quantile(inserted.ms, 0.5), 0),
+    ...(reads === undefined
+      ? {}
+      : {
+          pageReads: {
+            perSecond: rounded(reads.perSecond, 0),
+            bare: rounded(reads.bare, 0),
+            ratio: rounded(reads.ratio),
+          },
+        }),
+    rssMb: rounded(rssMb, 0),
+  };
+}
+
+async function measureReports({ host, client, scale }: Bench): Promise<Partial<BenchResult>> {
   const observed = await measureObservations(host, client, {
     bytes: scale.observationBytes,
     rounds: scale.observations,
   });
-  const heldFences = await measureHeldFences(client, scale.heldFences, say);
-  const latencies = (filled: Fill) =>
-    Object.fromEntries(scale.present.map((present) => [String(present), latencyAt(filled, present, scale.samples)]));
   return {
-    mutation: {
-      pageOrder: latencies(pageOrder.filled),
-      randomOrder: latencies(randomOrder.filled),
-      bare: { p50: rounded(quantile(bare.latencies, 0.5)), p99: rounded(quantile(bare.latencies, 0.99)) },
-    },
-    fill: {
-      ms: rounded(pageOrder.filled.ms, 0),
-      bareMs: rounded(bare.ms, 0),
-      ratio: rounded(pageOrder.filled.ms / bare.ms),
-    },
-    completion: rounded(pageOrder.filled.latencies.at(-1)!, 0),
-    updateComplete: rounded(quantile(updated.ms, 0.5), 1),
-    insertComplete: rounded(quantile(inserted.ms, 0.5), 0),
-    pageReads: { perSecond: rounded(reads.perSecond, 0), bare: rounded(reads.bare, 0), ratio: rounded(reads.ratio) },
     observation: { unchangedMs: rounded(observed.unchangedMs, 0), changedMs: rounded(observed.changedMs, 0) },
-    heldFences,
     eventLoopDelayMs: rounded(observed.longestDelayMs, 1),
-    rssMb: rounded(rssMb, 0),
-    handoffs: ceiling,
   };
 }
 
@@ -127,11 +171,9 @@ function missingNodes(scale: Scale): number[] {
 }
 
 async function filledFleet(
-  client: OwnerClient,
-  scale: Scale,
+  { client, scale, say }: Bench,
   clusterId: string,
   order: (keys: SyntheticKey[]) => SyntheticKey[],
-  say: BenchOptions['say'],
 ): Promise<FilledFleet> {
   const missing = new Set(missingNodes(scale));
   const volumesPerNode = Array.from(
@@ -155,7 +197,7 @@ interface Timed {
 }
 
 /** Each insert makes a complete set from a complete one, in its middle. */
-async function insertMissing(client: OwnerClient, { fleet, filled }: FilledFleet, scale: Scale): Promise<Timed> {
+async function insertMissing({ client, scale }: Bench, { fleet, filled }: FilledFleet): Promise<Timed> {
   let { aggregate } = filled;
   const ms: number[] = [];
   for (const index of missingNodes(scale)) {
@@ -172,12 +214,7 @@ async function insertMissing(client: OwnerClient, { fleet, filled }: FilledFleet
 }
 
 /** 32 handoffs on as many pages. */
-async function updateInPlace(
-  client: OwnerClient,
-  fleet: SyntheticFleet,
-  before: Reference,
-  scale: Scale,
-): Promise<Timed> {
+async function updateInPlace({ client, scale }: Bench, fleet: SyntheticFleet, before: Reference): Promise<Timed> {
   const keys = fleet.keys();
   const stride = Math.floor(keys.length / entriesPerPage);
   let aggregate = before;

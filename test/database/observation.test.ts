@@ -470,6 +470,11 @@ describe('bytes and shapes', () => {
       'duplicate-key',
     ],
     ['a credential twice', () => textOf(unknown).replace('{', `{"nodeId":"${shapes.node}",`), 'duplicate-key'],
+    [
+      'a credential twice, once behind the rest',
+      () => textOf(unknown).replace(/\}$/, `,"nodeToken":"${'A'.repeat(43)}"}`),
+      'duplicate-key',
+    ],
     ['__proto__', () => textOf(unknown).replace('"reason"', '"__proto__":{},"reason"'), 'forbidden-key'],
     ['__proto__, escaped', () => textOf(unknown).replace('"reason"', '"\\u005f_proto__":{},"reason"'), 'forbidden-key'],
     ['depth', () => textOf(unknown).replace('"timeout"', `${'['.repeat(64)}${']'.repeat(64)}`), 'depth'],

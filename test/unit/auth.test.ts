@@ -141,6 +141,24 @@ describe('CoalescingLoader', () => {
     expect(queries).toBe(4);
   });
 
+  it('lets a few keys wait for the query under way, but not for one that does not come back', async () => {
+    const answers: (() => void)[] = [];
+    const loader = new CoalescingLoader<string>(async (keys) => {
+      await new Promise<void>((resolve) => answers.push(resolve));
+      return new Map(keys.map((key) => [key, key]));
+    });
+    const lost = loader.load('lost');
+    await expect.poll(() => answers.length).toBe(1);
+    const next = loader.load('next');
+    await new Promise((resolve) => setImmediate(resolve));
+    expect(answers).toHaveLength(1);
+    await expect.poll(() => answers.length).toBe(2);
+    answers[1]!();
+    expect(await next).toBe('next');
+    answers[0]!();
+    expect(await lost).toBe('lost');
+  });
+
   it('bounds the keys of one query', async () => {
     const sizes: number[] = [];
     const loader = new CoalescingLoader<string>(async (keys) => {

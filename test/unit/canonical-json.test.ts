@@ -77,6 +77,20 @@ describe('canonicalizeStrictJson', () => {
     expect(canonicalizeStrictJson({ digest: 1 }, { omitMember: 'digest' })).toBe('{}');
   });
 
+  it('takes top-level members that it has spelled before, and no deeper ones of that name', () => {
+    fc.assert(
+      fc.property(strictJsonObjects(), fc.nat(), (value, choice) => {
+        const keys = Object.keys(value);
+        const known = keys.filter((_, index) => (choice >> index) % 2 === 1);
+        const knownMembers = new Map(known.map((key) => [key, canonicalizeStrictJson(value[key])]));
+        expect(canonicalizeStrictJson(value, { knownMembers })).toBe(canonicalizeStrictJson(value));
+      }),
+    );
+    const knownMembers = new Map([['a', '"known"']]);
+    expect(canonicalizeStrictJson({ b: { a: 1 }, a: 1 }, { knownMembers })).toBe('{"a":"known","b":{"a":1}}');
+    expect(canonicalizeStrictJson({ b: 1 }, { knownMembers })).toBe('{"b":1}');
+  });
+
   it('accepts objects without a prototype', () => {
     expect(canonicalizeStrictJson(Object.assign(Object.create(null), { b: 1, a: 2 }))).toBe('{"a":2,"b":1}');
   });

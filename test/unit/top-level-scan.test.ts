@@ -65,6 +65,23 @@ describe('agreement with the parser', () => {
     );
   });
 
+  it('stops where each was found, with the same values', () => {
+    fc.assert(
+      fc.property(documents, ([document, text]) => {
+        const names = Object.keys(document).filter((name) => typeof document[name] === 'string');
+        const options = { maximumValueBytes: 100_000, untilFound: true };
+        expect(scanTopLevelStrings(utf8(text), names, options)).toEqual(
+          scanTopLevelStrings(utf8(text), names, { maximumValueBytes: 100_000 }),
+        );
+      }),
+    );
+    const early = (text: string) =>
+      Object.fromEntries(scanTopLevelStrings(utf8(text), ['a', 'b'], { ...bound, untilFound: true }));
+    expect(early('{"a":"1","x":[],"b":"2","a":"3", and anything')).toEqual({ a: '1', b: '2' });
+    expect(refusal(() => early('{"a":"1","a":"2","b":"3"}')).code).toBe('duplicate-key');
+    expect(refusal(() => early('{"a":"1"} {}')).code).toBe('trailing');
+  });
+
   it('spans exactly the value', () => {
     fc.assert(
       fc.property(documents, ([document, text]) => {

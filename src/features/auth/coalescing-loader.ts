@@ -4,6 +4,10 @@ const MAXIMUM_KEYS = 512;
 /** Queries under way at once: while the database works on one, the answers of the other are worked off. */
 const MAXIMUM_QUERIES = 2;
 
+/** Fewer keys are not worth a second query: they wait for the first one's answer, but not for long, which may never come. */
+const MINIMUM_KEYS_OF_SECOND = 16;
+const MAXIMUM_WAIT_MS = 5;
+
 interface Waiter<V> {
   resolve(value: V | undefined): void;
   reject(error: unknown): void;
@@ -18,6 +22,7 @@ export class CoalescingLoader<V> {
   readonly #query: (keys: string[]) => Promise<ReadonlyMap<string, V>>;
   #waiting = new Map<string, Waiter<V>[]>();
   #underWay = 0;
+  #patience: NodeJS.Timeout | undefined;
 
   /** `query` gives what there is for the distinct keys; a key that is absent resolves to undefined. */
   constructor(query: (keys: string[]) => Promise<ReadonlyMap<string, V>>) {
@@ -34,7 +39,23 @@ export class CoalescingLoader<V> {
   }
 
   #start(): void {
-    if (this.#underWay >= MAXIMUM_QUERIES) return;
+    if (this.#waiting.size === 0 || this.#underWay >= MAXIMUM_QUERIES) return;
+    if (this.#isWorthwhile(this.#underWay)) this.#begin();
+    else if (this.#patience === undefined) {
+      this.#patience = setTimeout(() => this.#waitNoLonger(), MAXIMUM_WAIT_MS);
+    }
+  }
+
+  #waitNoLonger(): void {
+    this.#patience = undefined;
+    if (this.#waiting.size > 0 && this.#underWay < MAXIMUM_QUERIES) this.#begin();
+  }
+
+  #isWorthwhile(others: number): boolean {
+    return others === 0 || this.#waiting.size >= MINIMUM_KEYS_OF_SECOND;
+  }
+
+  #begin(): void {
     this.#underWay += 1;
     // What arrives in the same turn of the event loop travels along.
     setImmediate(() => void this.#run());
@@ -49,8 +70,10 @@ export class CoalescingLoader<V> {
       } catch (error) {
         for (const waiters of batch.values()) for (const waiter of waiters) waiter.reject(error);
       }
+      if (!this.#isWorthwhile(this.#underWay - 1)) break;
     }
     this.#underWay -= 1;
+    this.#start();
   }
 
   #takeBatch(): Map<string, Waiter<V>[]> {

@@ -7,7 +7,8 @@
  * 4. A rotation replaces the newest and leaves the used one: an answer that got lost locks nobody out.
  * 5. Revocation ends all generations; the hashes stay, so that the right bearer can be told apart from a wrong one.
  */
-import { createHash, timingSafeEqual } from 'node:crypto';
+import { timingSafeEqual } from 'node:crypto';
+import { sha256Hex } from '../../contract/digest.js';
 import { AdministratorToken, type credentialKinds } from '../../contract/fleet.js';
 import { BearerSecret } from '../../contract/observation.js';
 import { Identifier } from '../../contract/schema.js';
@@ -42,7 +43,7 @@ export function newSecret(random: Random): FreshSecret {
 
 /** 32 bytes. */
 export function hashSecret(secret: Secret): Buffer {
-  return createHash('sha256').update(secret.reveal(), 'utf8').digest();
+  return Buffer.from(sha256Hex(secret.reveal()), 'hex');
 }
 
 /** An administrator's token as it is written into the `Authorization` header. */

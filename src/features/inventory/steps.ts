@@ -1,5 +1,4 @@
 /** Steps in a caller's transaction: accepting what one report says. */
-import { canonicalizeStrictJson } from '../../contract/canonical-json.js';
 import { digestDomain, domainDigestOfCanonical } from '../../contract/digest.js';
 import type {
   IFleetCutoverCompleteLocalNodeSnapshot,
@@ -55,12 +54,18 @@ function referenceOrNull(id: string, generation: number, digest: string | null):
   return digest === null ? null : { id, generation, digest: digest as Reference['digest'] };
 }
 
+/** A reported snapshot with its canonical JSON: it may have 4 MiB, so that nobody makes that twice. */
+export interface ReportedSnapshot<T> {
+  readonly content: T;
+  readonly canonical: string;
+}
+
 /** Accepts, recognises or records a node's local snapshot. The node's row must be locked. */
 export async function takeLocalSnapshot(
   tx: Tx,
   scope: ReportScope,
   node: ReportingNode,
-  snapshot: IFleetCutoverLocalNodeSnapshot | undefined,
+  reported: ReportedSnapshot<IFleetCutoverLocalNodeSnapshot> | undefined,
 ): Promise<LocalOutcome> {
   const id = localSnapshotId(scope.clusterLife, scope.nodeId);
   const before = {
@@ -73,7 +78,8 @@ export async function takeLocalSnapshot(
     runtimeGeneration: undefined,
     reference: referenceOrNull(id, node.localGeneration, node.localDigest),
   };
-  if (snapshot === undefined) return { ...before, state: 'absent' };
+  if (reported === undefined) return { ...before, state: 'absent' };
+  const { content: snapshot, canonical: record } = reported;
   if (!snapshot.complete) {
     await recordIncomplete(tx, scope.clusterId, scope.nodeId, 'local', snapshot, scope.receivedAt);
     return {
@@ -83,7 +89,6 @@ export async function takeLocalSnapshot(
       changed: node.localIncomplete !== snapshot.reason,
     };
   }
-  const record = canonicalizeStrictJson(snapshot);
   const digest = domainDigestOfCanonical(localDomain, record);
   if (digest === node.localDigest) {
     return {
@@ -126,15 +131,16 @@ export interface ManagerOutcome extends SnapshotOutcome {
 export async function takeManagerSnapshot(
   tx: Tx,
   scope: ReportScope,
-  snapshot: IFleetCutoverManagerSnapshot | undefined,
+  reported: ReportedSnapshot<IFleetCutoverManagerSnapshot> | undefined,
 ): Promise<ManagerOutcome> {
   const id = managerSnapshotId(scope.clusterLife);
-  if (snapshot === undefined) {
+  if (reported === undefined) {
     // Without a snapshot nothing is decided from the head, so that reports of workers do not wait for each other.
     const current = await managerSnapshotHead(tx, scope.clusterId);
     const reference = current === undefined ? null : referenceOrNull(id, current.generation, current.digest);
     return { state: 'absent', reference, change: null, changed: false };
   }
+  const { content: snapshot, canonical: record } = reported;
   const head = await lockManagerHead(tx, scope.clusterId);
   const reference = referenceOrNull(id, head.generation, head.digest);
   const seen = { nodeId: scope.nodeId, seenAt: scope.receivedAt };
@@ -143,7 +149,6 @@ export async function takeManagerSnapshot(
     await writeManagerHead(tx, scope.clusterId, { ...head, ...seen, incomplete: snapshot.reason });
     return { state: 'incomplete', reference, change: null, changed: head.incomplete !== snapshot.reason };
   }
-  const record = canonicalizeStrictJson(snapshot);
   const digest = domainDigestOfCanonical(managerDomain, record);
   if (digest === head.digest) {
     const runtimeGeneration = namedRuntime(scope, snapshot.runtime) ?? head.runtimeGeneration;

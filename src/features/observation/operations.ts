@@ -1,7 +1,12 @@
 /** Taking one report of a node. */
 import { canonicalizeStrictJson } from '../../contract/canonical-json.js';
-import { bareDigest } from '../../contract/digest.js';
-import type { ISparkSwarmObservationAcceptedReceipt, TSparkSwarmObservation } from '../../contract/observation.js';
+import { bareDigestOfCanonical } from '../../contract/digest.js';
+import type {
+  IFleetCutoverLocalNodeSnapshot,
+  IFleetCutoverManagerSnapshot,
+  ISparkSwarmObservationAcceptedReceipt,
+  TSparkSwarmObservation,
+} from '../../contract/observation.js';
 import { refuse, type Refused } from '../../contract/problems.js';
 import type { IProtocolOffer } from '../../contract/protocol.js';
 import type { Reference } from '../../contract/schema.js';
@@ -25,6 +30,7 @@ import { findReporterSession, writeReporterSession } from '../inventory/rows.js'
 import {
   type LocalOutcome,
   type ManagerOutcome,
+  type ReportedSnapshot,
   type ReportScope,
   takeLocalSnapshot,
   takeManagerSnapshot,
@@ -47,7 +53,8 @@ interface RefusedWithTrace {
 /** The receipt's canonical JSON: an exact repeat gets the very same text. */
 export async function observe(deps: Deps, actor: NodeActor, report: Report): Promise<string | Refused> {
   const { observation } = report;
-  const requestDigest = bareDigest(observation);
+  const snapshots = snapshotsOf(observation);
+  const requestDigest = digestOf(observation, snapshots);
   const outcome = await inTransaction(deps, 'observe', async (tx): Promise<string | Refused | RefusedWithTrace> => {
     const member = observation.state === 'member' ? observation.localSwarmNodeId : null;
     const [node, session, cluster, holder] = await Promise.all([
@@ -62,9 +69,32 @@ export async function observe(deps: Deps, actor: NodeActor, report: Report): Pro
     const foreign = refuseForeignSwarm(cluster, observation);
     if (foreign !== null) return foreign;
     const { opensSession } = decision;
-    return acceptReport(tx, { deps, actor, cluster, node, report, requestDigest, opensSession });
+    return acceptReport(tx, { deps, actor, cluster, node, report, snapshots, requestDigest, opensSession });
   });
   return typeof outcome === 'string' || outcome.kind === 'refused' ? outcome : outcome.refusal;
+}
+
+interface ReportedSnapshots {
+  readonly local: ReportedSnapshot<IFleetCutoverLocalNodeSnapshot> | undefined;
+  readonly manager: ReportedSnapshot<IFleetCutoverManagerSnapshot> | undefined;
+}
+
+function snapshotsOf(observation: TSparkSwarmObservation): ReportedSnapshots {
+  const local = observation.state === 'unknown' ? undefined : observation.fleetCutoverLocalNodeSnapshot;
+  const manager = observation.state === 'member' ? observation.fleetCutoverManagerSnapshot : undefined;
+  return { local: withCanonical(local), manager: withCanonical(manager) };
+}
+
+function withCanonical<T>(content: T | undefined): ReportedSnapshot<T> | undefined {
+  return content === undefined ? undefined : { content, canonical: canonicalizeStrictJson(content) };
+}
+
+/** The bare digest of the whole observation. */
+function digestOf(observation: TSparkSwarmObservation, { local, manager }: ReportedSnapshots): string {
+  const knownMembers = new Map<string, string>();
+  if (local !== undefined) knownMembers.set('fleetCutoverLocalNodeSnapshot', local.canonical);
+  if (manager !== undefined) knownMembers.set('fleetCutoverManagerSnapshot', manager.canonical);
+  return bareDigestOfCanonical(canonicalizeStrictJson(observation, { knownMembers }));
 }
 
 async function leaveTrace(
@@ -104,17 +134,16 @@ interface Acceptance {
   readonly cluster: Cluster;
   readonly node: ReportingNode;
   readonly report: Report;
+  readonly snapshots: ReportedSnapshots;
   readonly requestDigest: string;
   /** A new reporter session has proved no hold yet, whether it replaces one or follows a released quarantine. */
   readonly opensSession: boolean;
 }
 
 async function acceptReport(tx: Tx, acceptance: Acceptance): Promise<string> {
-  const { actor, cluster, node, report, requestDigest } = acceptance;
+  const { actor, cluster, node, report, snapshots, requestDigest } = acceptance;
   const { observation } = report;
-  const localSnapshot = observation.state === 'unknown' ? undefined : observation.fleetCutoverLocalNodeSnapshot;
-  const managerSnapshot = observation.state === 'member' ? observation.fleetCutoverManagerSnapshot : undefined;
-  const falsifies = localSnapshot !== undefined || managerSnapshot !== undefined || acceptance.opensSession;
+  const falsifies = snapshots.local !== undefined || snapshots.manager !== undefined || acceptance.opensSession;
   const runtime = present(await (falsifies ? shareRuntime : readRuntime)(tx, cluster.clusterId));
   const scope: ReportScope = {
     clusterId: cluster.clusterId,
@@ -123,8 +152,8 @@ async function acceptReport(tx: Tx, acceptance: Acceptance): Promise<string> {
     receivedAt: acceptance.deps.clock.now().getTime(),
     runtime: runtimeReference(cluster.clusterLife, runtime),
   };
-  const local = await takeLocalSnapshot(tx, scope, node, localSnapshot);
-  const manager = await takeManagerSnapshot(tx, scope, managerSnapshot);
+  const local = await takeLocalSnapshot(tx, scope, node, snapshots.local);
+  const manager = await takeManagerSnapshot(tx, scope, snapshots.manager);
   const swarmNodeId = observation.state === 'member' ? observation.localSwarmNodeId : node.swarmNodeId;
   const fenceStoreId = local.snapshot === null ? node.fenceStoreId : (local.snapshot.pallet?.fenceStoreId ?? null);
   const bound = swarmNodeId !== node.swarmNodeId;

@@ -7,7 +7,7 @@ import type { NodeActor } from '../auth/actor.js';
 import { authenticateSparkBody } from '../auth/spark-body.js';
 import { takeReport } from './intake.js';
 
-/** Takes an authenticated report elsewhere than on the event loop. */
+/** Takes an authenticated report elsewhere than on the event loop, and the bytes with it: they are not looked at again. */
 export type LargeReportTaker = (actor: NodeActor, bytes: Uint8Array) => Promise<string | Refused>;
 
 /** Parsing and deriving more than this many bytes would hold up everybody else. */

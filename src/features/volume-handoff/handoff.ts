@@ -7,7 +7,7 @@
  * 4. An upsert equal to what is there keeps its reference. A handoff made again continues its generations.
  */
 import type { IHandoffOutcome, IHandoffRemoval, IHandoffUpsert } from '../../contract/cutover-methods.js';
-import { bareDigest, digestDomain, sealCanonical, sealRecord } from '../../contract/digest.js';
+import { bareDigest, digestDomain, sealCanonical } from '../../contract/digest.js';
 import type { IFleetCutoverPreparedVolumeHandoffIntent } from '../../contract/handoff.js';
 import { maximumPreparedVolumeHandoffBytes } from '../../contract/limits.js';
 import type { IProblemEntry, TBatchEntryCode } from '../../contract/problems.js';
@@ -216,7 +216,7 @@ function makeHandoff(input: BatchInput, upsert: IHandoffUpsert, facts: KeyFacts,
   const id = facts.handoffId!;
   const generation = (facts.generation ?? 0) + 1;
   const claimId = recordId('cl', { clusterLife: owner.clusterLife, handoffId: id });
-  const claimIntent: IRuntimeStorageClaimIntent = sealRecord(claimDomain, {
+  const intent: Omit<IRuntimeStorageClaimIntent, 'digest'> = {
     id: claimId,
     generation,
     controllerId: owner.controllerId,
@@ -229,7 +229,8 @@ function makeHandoff(input: BatchInput, upsert: IHandoffUpsert, facts: KeyFacts,
     predecessor:
       facts.claimDigest === null ? null : { id: claimId, generation: generation - 1, digest: facts.claimDigest },
     binding: { serviceId, request, requestDigest },
-  });
+  };
+  const { sealed: claimIntent, canonical: claimText } = sealCanonical(claimDomain, intent);
   const handoff: Omit<IFleetCutoverPreparedVolumeHandoffIntent, 'digest'> = {
     id,
     generation,
@@ -247,7 +248,7 @@ function makeHandoff(input: BatchInput, upsert: IHandoffUpsert, facts: KeyFacts,
     },
     predecessor: facts.digest === null ? null : { id, generation: generation - 1, digest: facts.digest },
   };
-  const { sealed, canonical } = sealCanonical(handoffDomain, handoff);
+  const { sealed, canonical } = sealCanonical(handoffDomain, handoff, new Map([['claimIntent', claimText]]));
   return {
     nodeId,
     id,

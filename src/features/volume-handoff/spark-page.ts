@@ -31,10 +31,17 @@ const handoffType = 'IFleetCutoverPreparedVolumeHandoffIntent';
 const maximumPageBytes = 40 * 1024 * 1024;
 const maximumSubsetBytes = 24 * 1024 * 1024;
 
+/** A complete revision of which pages are cached. */
+interface PinnedRevision {
+  readonly reference: Reference;
+  /** Up to where the node's handoffs begin. One buffer for all pages of the revision. */
+  readonly beginning: Buffer;
+  /** Begins the keys of its pages: looking up a short key costs less than the whole pin would. */
+  readonly number: number;
+}
+
 /** One page of a pinned revision, as the parts of an answer. */
 interface PinnedPage {
-  /** Up to where the node's handoffs begin. One buffer for all pages of a revision. */
-  readonly beginning: Buffer;
   /** The member `page`, with the comma before it. */
   readonly page: Buffer;
   /** Nodes that have handoffs on it: all others get an empty subset without another look-up. */
@@ -42,9 +49,13 @@ interface PinnedPage {
 }
 
 interface LoadedPage extends PinnedPage {
+  readonly reference: Reference;
+  readonly beginning: Buffer;
   /** The reading node's handoffs on the page, separated by commas. */
   readonly subset: Buffer;
 }
+
+type AnswerParts = Pick<LoadedPage, 'beginning' | 'subset' | 'page'>;
 
 const emptySubset = Buffer.alloc(0);
 
@@ -53,6 +64,8 @@ type PageRequest = Omit<ISparkGetFleetCutoverPreparedVolumeHandoffsRequest, 'nod
 
 export class SparkPageReader {
   readonly #deps: Deps;
+  /** By cluster and generation. A restored database may give a generation again, with another digest: then it is replaced. */
+  readonly #revisions = new LRUCache<string, PinnedRevision>({ max: 64 });
   readonly #pages = new LRUCache<string, PinnedPage>({
     maxSize: maximumPageBytes,
     sizeCalculation: ({ page, nodeIds }) => page.byteLength + 128 * nodeIds.size,
@@ -61,7 +74,7 @@ export class SparkPageReader {
     maxSize: maximumSubsetBytes,
     sizeCalculation: (bytes) => bytes.byteLength,
   });
-  readonly #beginnings = new LRUCache<string, Buffer>({ max: 64 });
+  #revisionsSeen = 0;
 
   constructor(deps: Deps) {
     this.#deps = deps;
@@ -69,31 +82,53 @@ export class SparkPageReader {
 
   /** The answer's canonical JSON. */
   async read(actor: NodeActor, request: PageRequest, protocol: IProtocolOffer): Promise<Buffer | Refused> {
-    const tail = `,"protocol":${canonicalizeStrictJson(protocol)}}`;
+    const tail = tailOf(protocol);
     const { nodeId, aggregate: head } = actor;
     if (request.aggregate === null && head.state !== 'complete') return nothing(nodeId, tail);
     const generation = request.aggregate?.generation ?? head.generation;
-    const digest = request.aggregate?.digest ?? head.digest;
-    const pin = [actor.clusterId, request.aggregate?.id ?? '', generation, digest].join(' ');
-    const key = `${pin} ${request.pageIndex}`;
-    const cached = this.#cached(key, nodeId);
+    const revision = this.#revision(actor, generation, request.aggregate);
+    const cached = revision === undefined ? undefined : this.#cached(revision, request.pageIndex, nodeId);
     if (cached !== undefined) return answerOf(cached, nodeId, tail);
 
     const loaded = await read(this.#deps, 'readSparkPage', (tx) => this.#load(tx, actor, request, generation));
     if (loaded === null) return nothing(nodeId, tail);
     if ('kind' in loaded) return loaded;
-    const beginning = this.#beginnings.get(pin) ?? loaded.beginning;
-    this.#beginnings.set(pin, beginning);
-    this.#pages.set(key, { beginning, page: loaded.page, nodeIds: loaded.nodeIds });
-    if (loaded.nodeIds.has(nodeId)) this.#subsets.set(`${key} ${nodeId}`, loaded.subset);
+    this.#keep(actor, request.pageIndex, loaded);
     return answerOf(loaded, nodeId, tail);
   }
 
-  #cached(key: string, nodeId: string): LoadedPage | undefined {
+  /** The cached revision that is exactly the pin, or without one the head that was read with the credential. */
+  #revision(
+    { clusterId, aggregate: head }: NodeActor,
+    generation: number,
+    pin: Reference | null,
+  ): PinnedRevision | undefined {
+    const known = this.#revisions.get(`${clusterId} ${generation}`);
+    if (known === undefined) return undefined;
+    const { reference } = known;
+    const same = pin === null ? reference.digest === head.digest : sameReference(reference, pin);
+    return same ? known : undefined;
+  }
+
+  #cached(revision: PinnedRevision, pageIndex: number, nodeId: string): AnswerParts | undefined {
+    const key = `${revision.number} ${pageIndex}`;
     const known = this.#pages.get(key);
     if (known === undefined) return undefined;
     const subset = known.nodeIds.has(nodeId) ? this.#subsets.get(`${key} ${nodeId}`) : emptySubset;
-    return subset === undefined ? undefined : { ...known, subset };
+    return subset === undefined ? undefined : { beginning: revision.beginning, subset, page: known.page };
+  }
+
+  #keep({ clusterId, nodeId }: NodeActor, pageIndex: number, loaded: LoadedPage): void {
+    const { reference, beginning, page, nodeIds, subset } = loaded;
+    const place = `${clusterId} ${reference.generation}`;
+    let revision = this.#revisions.get(place);
+    if (revision === undefined || !sameReference(revision.reference, reference)) {
+      revision = { reference, beginning, number: (this.#revisionsSeen += 1) };
+      this.#revisions.set(place, revision);
+    }
+    const key = `${revision.number} ${pageIndex}`;
+    this.#pages.set(key, { page, nodeIds });
+    if (nodeIds.has(nodeId)) this.#subsets.set(`${key} ${nodeId}`, subset);
   }
 
   async #load(
@@ -125,6 +160,7 @@ export class SparkPageReader {
       return refuse('record-corrupt');
     }
     return {
+      reference,
       beginning: Buffer.from(`{"aggregate":${revision.record},"nodeHandoffs":[`),
       page: Buffer.from(`,"page":${splicePage(reference, page.tail)}`),
       nodeIds: new Set(content.handoffs.map((entry) => entry.nodeId)),
@@ -133,14 +169,27 @@ export class SparkPageReader {
   }
 }
 
-function answerOf({ beginning, subset, page }: LoadedPage, nodeId: string, tail: string): Buffer {
-  return Buffer.concat([
-    beginning,
-    subset,
-    Buffer.from(`],"nodeId":${JSON.stringify(nodeId)}`),
-    page,
-    Buffer.from(tail),
-  ]);
+const tails = new Map<number, string>();
+
+/** What follows the page. A negotiated protocol has our major and one of at most as many minors as we know. */
+function tailOf(protocol: IProtocolOffer): string {
+  let tail = tails.get(protocol.minor);
+  if (tail === undefined) tails.set(protocol.minor, (tail = `,"protocol":${canonicalizeStrictJson(protocol)}}`));
+  return tail;
+}
+
+/** `nodeId` is an identifier and the tail a protocol: ASCII, so that their characters are their bytes. */
+function answerOf({ beginning, subset, page }: AnswerParts, nodeId: string, tail: string): Buffer {
+  const middle = `],"nodeId":"${nodeId}"`;
+  const answer = Buffer.allocUnsafe(beginning.length + subset.length + middle.length + page.length + tail.length);
+  let at = 0;
+  answer.set(beginning, at);
+  answer.set(subset, (at += beginning.length));
+  at += subset.length;
+  at += answer.write(middle, at, 'latin1');
+  answer.set(page, at);
+  answer.write(tail, at + page.length, 'latin1');
+  return answer;
 }
 
 /** The stored handoff is what the page commits to, and its text still says so. */
