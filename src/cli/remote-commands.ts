@@ -1,6 +1,8 @@
 /** Commands that talk to a running service through the typed client. */
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import { registerAdvance } from './advance-command.js';
+import { registerPrepare } from './bulk/prepare-command.js';
+import { registerRequired } from './bulk/required-command.js';
 import { registerCall } from './call-command.js';
 import { type CommandHost, processHost } from './command-host.js';
 import { registerExplain } from './explain-command.js';
@@ -23,4 +25,6 @@ export function registerRemoteCommands(program: CommandUnknownOpts, host: Comman
   registerWatch(program, host);
   registerIngress(program, host);
   registerSpark(program, host);
+  registerRequired(program, host);
+  registerPrepare(program, host);
 }
