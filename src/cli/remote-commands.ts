@@ -8,6 +8,8 @@ import { type CommandHost, processHost } from './command-host.js';
 import { registerExplain } from './explain-command.js';
 import { registerFleetImport } from './fleet-import-command.js';
 import { registerIngress } from './ingress-command.js';
+import { registerScopeApply } from './scope/apply-command.js';
+import { registerScopeSuggest } from './scope/suggest-command.js';
 import { registerSpark } from './spark-command.js';
 import { registerState } from './state-command.js';
 import { registerWatch } from './watch-command.js';
@@ -25,6 +27,8 @@ export function registerRemoteCommands(program: CommandUnknownOpts, host: Comman
   registerWatch(program, host);
   registerIngress(program, host);
   registerSpark(program, host);
+  registerScopeSuggest(program, host);
+  registerScopeApply(program, host);
   registerRequired(program, host);
   registerPrepare(program, host);
 }
