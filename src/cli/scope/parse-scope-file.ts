@@ -41,12 +41,12 @@ export function parseScopeFile(bytes: Uint8Array, path: string): ParsedScopeFile
   let value: unknown;
   try {
     const text = new TextDecoder('utf-8', { fatal: true }).decode(bytes);
-    // No warnings on the side, no merging of keys, no number where the text is longer than one.
+    // Not `silent`, which takes the first of several documents without a word.
     const document = parseDocument(text, {
       lineCounter: counter,
       prettyErrors: false,
       stringKeys: true,
-      logLevel: 'silent',
+      logLevel: 'error',
     });
     for (const { pos, message } of [...document.errors, ...document.warnings])
       errors.push({ line: counter.linePos(pos[0]).line, message });

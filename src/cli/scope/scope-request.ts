@@ -43,7 +43,7 @@ export function openStatements({ file, lineOf }: ParsedScopeFile): ScopeFileErro
       if (isBlank(answer.reason)) at(`${where}/reason`, `${list} has no reason`);
     });
   }
-  return errors;
+  return errors.sort((left, right) => left.line - right.line);
 }
 
 function openService(service: FileService, name: string): [string, string][] {
