@@ -86,7 +86,7 @@ describe('a run that is killed', () => {
 
       const points: string[] = [];
       for (let round = 0; round < 3; round += 1) {
-        const after = 1 + Math.floor(Math.random() * 10);
+        const after = 1 + Math.floor(Math.random() * 6);
         const delayMs = Math.random() * 10;
         points.push(`${delayMs.toFixed(1)} ms after answer ${after}`);
         let kill: () => void = () => {};
