@@ -1,6 +1,8 @@
 /** Commands that talk to a running service through the typed client. */
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import { registerAdvance } from './advance-command.js';
+import { registerPrepare } from './bulk/prepare-command.js';
+import { registerRequired } from './bulk/required-command.js';
 import { registerCall } from './call-command.js';
 import { registerCluster } from './cluster-commands.js';
 import { type CommandHost, processHost } from './command-host.js';
@@ -14,6 +16,8 @@ import { registerIngress } from './ingress-command.js';
 import { registerNode } from './node-commands.js';
 import { registerScope, registerTargets } from './scope-commands.js';
 import { registerService, registerSpec } from './service-commands.js';
+import { registerScopeApply } from './scope/apply-command.js';
+import { registerScopeSuggest } from './scope/suggest-command.js';
 import { registerSpark } from './spark-command.js';
 import { registerState } from './state-command.js';
 import { registerWatch } from './watch-command.js';
@@ -34,7 +38,11 @@ const registrations: readonly ((program: CommandUnknownOpts, host: CommandHost) 
   registerWatch,
   registerEvidence,
   registerScope,
+  registerScopeSuggest,
+  registerScopeApply,
   registerTargets,
+  registerRequired,
+  registerPrepare,
   registerAggregate,
   registerHandoff,
   registerAdvance,

@@ -38,9 +38,12 @@ function scopeLines(scope: IFleetCutoverScope): string[] {
   ];
 }
 
+/** Of `scope`, whose commands stand in several files. */
+export const scopeGroup = 'the classes of the admitted inventory';
+
 /** `scope show` */
 export function registerScope(program: CommandUnknownOpts, host: CommandHost): void {
-  const scope = commandGroup(program, 'scope', 'the classes of the admitted inventory');
+  const scope = commandGroup(program, 'scope', scopeGroup);
   query(host, scope.command('show').description('the current scope'), 'readFleetCutoverScope', {
     request: () => ({ scope: null }),
     lines: (answer) => scopeLines(answer.scope),

@@ -20,7 +20,7 @@ export interface ProxiedAnswer {
  */
 export async function openAnswerProxy(
   target: string,
-  passOn: (answer: ProxiedAnswer) => string | null,
+  passOn: (answer: ProxiedAnswer) => string | null | Promise<string | null>,
 ): Promise<AnswerProxy> {
   const server = createServer((request, response) => {
     void (async () => {
@@ -34,7 +34,7 @@ export async function openAnswerProxy(
         body: Buffer.concat(chunks),
       });
       const { status } = answer;
-      const body = passOn({ path, status, body: await answer.text() });
+      const body = await passOn({ path, status, body: await answer.text() });
       if (body === null) response.destroy();
       else response.writeHead(status, { 'content-type': answer.headers.get('content-type') ?? '' }).end(body);
     })().catch(() => response.destroy());

@@ -12,11 +12,7 @@ import { problemCatalogue, type TProblemCode } from '../../src/contract/problems
 import { commandsOf, programOf, runCommand } from '../support/command-line.js';
 
 /** Methods without a command of their own, and why. It may only shrink. */
-const without: Partial<Record<TMethodName, string>> = {
-  classifyFleetCutoverScope: 'a scope is stated as a document: `call`, until there is a command for the document',
-  listFleetCutoverRequiredVolumeHandoffs:
-    'it is read for its ready-made mutations: `call`, until there is a bulk command',
-};
+const without: Partial<Record<TMethodName, string>> = {};
 
 const host = { environment: {}, stdout: () => {}, stderr: () => {}, setExitCode: () => {} };
 const program = programOf(host);

@@ -15,7 +15,7 @@ import { bootstrap } from '../../src/features/auth/host-operations.js';
 import type { KeyRing } from '../../src/features/ingress/sealing.js';
 import { Secret } from '../../src/secret.js';
 import { createLogger } from '../../src/http/request-log.js';
-import { systemRandom } from '../../src/random.js';
+import { type Random, systemRandom } from '../../src/random.js';
 import { isRefused } from '../../src/refusal.js';
 import { createReportWorkers } from '../../src/report-workers.js';
 import { createDatabase, type TestDatabase } from './database.js';
@@ -53,6 +53,7 @@ export interface TestServiceOptions {
   readonly logLevel?: Config['logLevel'];
   readonly requestTimeoutMs?: number;
   readonly keyRing?: KeyRing;
+  readonly random?: Random;
 }
 
 export async function startService(options: TestServiceOptions = {}): Promise<TestService> {
@@ -60,7 +61,7 @@ export async function startService(options: TestServiceOptions = {}): Promise<Te
   const deps: Deps = {
     db: database.db,
     clock: options.clock ?? systemClock,
-    random: systemRandom,
+    random: options.random ?? systemRandom,
     faults: options.faults,
   };
   const workers = createReportWorkers({

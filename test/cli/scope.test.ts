@@ -1,0 +1,203 @@
+/** `scope suggest` and `scope apply` on the captured Swarm: from nothing to a complete scope, as a person would. */
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { parse, parseDocument } from 'yaml';
+import { capturedSource } from '../../src/agents/docker/captured-source.js';
+import { observeNode } from '../../src/agents/docker/observe-node.js';
+import type { IScopeFile } from '../../src/cli/scope/scope-file.js';
+import { bytesDigest } from '../../src/contract/digest.js';
+import { type Capture, openCapture } from '../../src/demo/capture.js';
+import { runHere } from '../support/cli-process.js';
+import { createFleet, type TestFleet } from '../support/fleet.js';
+import { startService, type TestService } from '../support/service.js';
+
+const directory = join(import.meta.dirname, '..', 'fixtures', 'swarm');
+const clusterId = 'captured';
+let service: TestService;
+let fleet: TestFleet;
+let capture: Capture;
+let work: string;
+let path: string;
+
+beforeAll(async () => {
+  [capture, work, service] = await Promise.all([
+    openCapture(directory),
+    mkdtemp(join(tmpdir(), 'scope-test-')),
+    startService({ logLevel: 'warn' }),
+  ]);
+  path = join(work, 'scope.yaml');
+  const raw = JSON.parse(await readFile(join(directory, 'manager', 'services.json'), 'utf8')) as {
+    Spec: { Name: string };
+  }[];
+  fleet = await createFleet(service, {
+    clusterId,
+    nodes: ['manager', 'worker'],
+    services: raw.map(({ Spec }) => Spec.Name),
+  });
+  const digest = bytesDigest('captured');
+  for (const node of ['manager', 'worker']) {
+    const observation = await observeNode(capturedSource(capture.directoryOf(node)), {
+      runtime: fleet.runtime,
+      pallet: null,
+      spark: { bundleDigest: digest, unitDigest: digest, configurationDigest: digest, oldModeRefused: true },
+    });
+    const answer = await fleet.observe(node, observation);
+    expect(answer.status, answer.text).toBe(200);
+  }
+  await fleet.accept(['manager', 'worker']);
+});
+afterAll(async () => {
+  await service.close();
+  await rm(work, { recursive: true, force: true });
+});
+
+const run = (...args: string[]) => runHere(service, ['scope', ...args]);
+const readScope = async () => parse(await readFile(path, 'utf8')) as IScopeFile;
+const suggest = (...more: string[]) => run('suggest', '--cluster', clusterId, '--out', path, ...more);
+
+/** As an editor does it: on the text, so that comments stay. */
+async function edit(change: (text: string) => string) {
+  await writeFile(path, change(await readFile(path, 'utf8')));
+}
+const confirmAll = (text: string) => text.replaceAll('confirmed: false', 'confirmed: true');
+
+it('proposes what the people of the capture say, but for what only they can know', async () => {
+  const end = await suggest();
+  expect([end.code, end.stderr]).toEqual([0, '']);
+  const file = await readScope();
+  expect(file.services).toHaveLength(40);
+  expect(file.services.every(({ confirmed }) => !confirmed)).toBe(true);
+  const said = capture.classification!;
+  const differences = file.services.flatMap(({ name, class: proposed, serviceId, mounts = [] }) => {
+    const stated = said.services[name!];
+    const found: string[] = [];
+    if (proposed !== (stated?.class ?? 'application')) found.push(`${name}: ${proposed}`);
+    if (serviceId !== fleet.owner(name!)) found.push(`${name}: owner`);
+    const byTarget = new Map(mounts.map((mount) => [mount.target, mount]));
+    for (const [target, mount] of Object.entries(stated?.mounts ?? {})) {
+      const mine = byTarget.get(target);
+      byTarget.delete(target);
+      if (mine?.class !== mount.class) found.push(`${name} ${target}: ${mine?.class ?? 'data'}, not ${mount.class}`);
+      else if (mine.reason === null) found.push(`${name} ${target}: ${mount.class}, the reason is open`);
+    }
+    for (const { target, class: mountClass } of byTarget.values())
+      found.push(`${name} ${target}: ${mountClass}, not data`);
+    return found;
+  });
+  expect(differences.sort()).toEqual([
+    // Used, not owned: the directory is the host's, and why it is only used is the person's to say.
+    'node-agent /host/volumes: host-path, the reason is open',
+    // Nothing about /srv/hostdirs/logs shows that the agent only ships it: proposed as data, which loses nothing.
+    'node-agent /logs: data, not host-path',
+    // Read only and written by nobody here: who owns what is in it, a person knows.
+    'shop_api /ext: shared-read-only, the reason is open',
+  ]);
+  expect(file.coreflow).toEqual({ state: 'undetermined' });
+});
+
+it('overwrites no file, and applies nothing that is not confirmed', async () => {
+  const again = await suggest();
+  expect([again.code, again.stderr.includes('exists')]).toEqual([2, true]);
+  const text = await readFile(path, 'utf8');
+  const refused = await run('apply', path);
+  expect(refused.code).toBe(2);
+  const lines = text
+    .split('\n')
+    .flatMap((line, index) => (line.includes('confirmed: false') && !line.startsWith('#') ? [index + 1] : []));
+  for (const line of lines.slice(0, 40)) expect(refused.stderr).toContain(`${path}:${line}: `);
+  expect((await fleet.state()).scope).toBeNull();
+});
+
+it('applies what is confirmed, shows what it changes, and repeats a lost attempt', async () => {
+  await edit((text) => confirmAll(text).replace('{ state: undetermined }', "{ state: none, reason: 'no relay' }"));
+  const open = await run('apply', path);
+  expect([open.code, open.stderr.match(/has no reason/g)?.length]).toEqual([2, 2]);
+  await edit((text) => {
+    const document = parseDocument(text);
+    const services = (document.toJS() as IScopeFile).services;
+    services.forEach(({ name, mounts = [] }, at) => {
+      mounts.forEach(({ reason }, index) => {
+        if (reason === null) document.setIn(['services', at, 'mounts', index, 'reason'], 'used, not owned');
+      });
+      if (name === 'node-agent') {
+        document.addIn(['services', at, 'mounts'], {
+          target: '/logs',
+          class: 'host-path',
+          reason: 'shipped',
+          confirmed: true,
+        });
+      }
+    });
+    return document.toString({ lineWidth: 0 });
+  });
+  const dry = await run('apply', path, '--dry-run', '--json');
+  expect([dry.code, JSON.parse(dry.stdout)]).toMatchObject([0, { dryRun: true, state: 'complete', unclassified: [] }]);
+  expect((await fleet.state()).scope).toBeNull();
+  const done = await run('apply', path);
+  expect(done.code).toBe(0);
+  expect(done.stdout).toContain(`+ services: pg-primary: application of ${fleet.owner('pg-primary')}`);
+  expect(done.stdout).toContain('unclassified: none');
+  const id = /mutation id: (\S+)/.exec(done.stderr)![1]!;
+  const repeated = await run('apply', path, '--mutation-id', id, '--json');
+  expect([repeated.code, JSON.parse(repeated.stdout)]).toMatchObject([0, { replayed: true, current: true }]);
+  const stale = await run('apply', path);
+  expect([stale.code, stale.stderr.includes('scope-stale')]).toEqual([1, true]);
+  expect(stale.stderr).toContain(`scope suggest --cluster ${clusterId} --from ${path}`);
+});
+
+it('renews the file: answers stay, what blocks is offered, and the scope becomes what the people of the capture say', async () => {
+  const before = await readScope();
+  const renewed = await suggest('--from', path, '--json');
+  expect([renewed.code, JSON.parse(renewed.stdout)]).toMatchObject([
+    0,
+    { open: 0, toCheck: 0, stated: 40, dropped: [] },
+  ]);
+  const file = await readScope();
+  expect(file.coreflow).toEqual(before.coreflow);
+  expect(file.expectedScope).toEqual((await fleet.state()).scope);
+  const said = capture.classification!;
+  expect(
+    file.overlapConfirmations
+      .map(({ nodeId, target, reason, confirmed }) => [nodeId, target, reason, confirmed])
+      .sort(),
+  ).toEqual(said.overlapConfirmations!.map(({ node, target }) => [node, target, null, false]).sort());
+  expect(file.dormantVolumes).toEqual(
+    said.dormantVolumes!.map(({ node, volume }) => ({
+      nodeId: node,
+      volumeName: volume,
+      reason: null,
+      confirmed: false,
+    })),
+  );
+  await edit((text) => confirmAll(text).replaceAll('reason: null', 'reason: stops before the switch'));
+  const done = await run('apply', path, '--json');
+  expect(done.code, done.stderr).toBe(0);
+  const answer = JSON.parse(done.stdout) as { state: string; changes: { change: string; list: string }[] };
+  expect(answer.state).toBe('complete');
+  expect(answer.changes.map(({ change, list }) => `${change} ${list}`).sort()).toEqual([
+    'comes dormantVolumes',
+    'comes overlapConfirmations',
+    'comes overlapConfirmations',
+    'comes overlapConfirmations',
+  ]);
+  const { blockers } = await fleet.state();
+  expect(blockers.filter(({ code }) => code.startsWith('overlap') || code === 'volume-unmounted')).toEqual([]);
+});
+
+it('refuses a file of another cluster, services that nobody knows, and files that are none', async () => {
+  const other = join(work, 'other.yaml');
+  await writeFile(other, (await readFile(path, 'utf8')).replace('clusterId: captured', 'clusterId: other'));
+  const foreign = await run('suggest', '--cluster', clusterId, '--from', other, '--out', join(work, 'new.yaml'));
+  expect([foreign.code, foreign.stderr.includes('is about cluster other')]).toEqual([2, true]);
+  const text = (await readFile(path, 'utf8')).replace(/swarmServiceId: \S+/, 'swarmServiceId: nobody');
+  await writeFile(other, text);
+  const unknown = await run('apply', other);
+  const line = text.split('\n').findIndex((each) => each.includes('nobody')) + 1;
+  expect(unknown.code).toBe(2);
+  expect(unknown.stderr).toContain(`${other}:${line}: nobody is no swarm service`);
+  expect((await run('apply', join(work, 'none.yaml'))).code).toBe(2);
+  expect((await run('apply')).code).toBe(2);
+  expect((await run('suggest', '--cluster', clusterId)).code).toBe(2);
+});
