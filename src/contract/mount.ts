@@ -25,3 +25,14 @@ export function observedMountErrors(mount: IFleetCutoverObservedMount): string[]
     ? []
     : ['/observedMount/mountIdentityDigest does not join source and target'];
 }
+
+const anonymousName = /^[0-9a-f]{64}$/;
+
+/**
+ * Whether the volume may be anonymous: engines name those, and only those, with 64 hex digits (`GenerateRandomID` in Docker's
+ * `volume/service/service.go`). A person may choose such a name, too; the label `com.docker.volume.anonymous` would tell them
+ * apart, but older engines set none.
+ */
+export function isAnonymousVolumeName(name: string): boolean {
+  return anonymousName.test(name);
+}

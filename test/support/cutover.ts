@@ -37,12 +37,15 @@ import {
   swarmService,
   swarmTask,
   taskContainer,
+  volume,
   volumeMount,
 } from './snapshots.js';
 
 /** What one node's Docker has. */
 export interface NodeWorld {
   containers: IObservedContainer[];
+  /** Names of its volumes: each that a container mounts, and each that was mounted until somebody takes it away. */
+  volumes: string[];
   palletReady: boolean;
   /** Where Pallet keeps the node's fences. */
   fenceStoreId: string;
@@ -155,6 +158,7 @@ function firstWorld(nodeIds: readonly string[], volumes: readonly number[], rela
   const world: World = {
     nodes: nodeIds.map((_, node) => ({
       containers: applicationContainer(node, volumes[node]!),
+      volumes: [],
       palletReady: false,
       fenceStoreId: `fs-${nodeIds[node]!}`,
       oldModeRefused: false,
@@ -216,7 +220,10 @@ function cutoverOver(
 
   const local: Cutover['local'] = async (node, named) => {
     const { containers, palletReady, fenceStoreId, oldModeRefused } = world.nodes[node]!;
-    const snapshot = localSnapshot({ runtime: named === undefined ? await runtime() : named, containers });
+    const mounted = containers.flatMap(({ mounts }) => mounts.flatMap(({ name }) => name ?? []));
+    world.nodes[node]!.volumes = [...new Set([...world.nodes[node]!.volumes, ...mounted])];
+    const volumes = world.nodes[node]!.volumes.map((each) => volume(each));
+    const snapshot = localSnapshot({ runtime: named === undefined ? await runtime() : named, containers, volumes });
     return {
       ...snapshot,
       pallet: { version: '1', fenceStoreId, ready: palletReady },

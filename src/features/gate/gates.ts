@@ -71,6 +71,10 @@ export interface GateFacts {
   /** Prepared although not required any more. */
   readonly surplusHandoffs: Shortage;
   readonly uncovered: Shortage;
+  /** Volumes of required entries that are not on their node any more. */
+  readonly vanishedVolumes: Shortage;
+  /** Anonymous volumes that Swarm would delete together with the containers that mount them. */
+  readonly unkeptVolumes: Shortage;
   readonly relay: RelayFacts;
   /** Application services that are neither gone nor at zero, and their non-terminal tasks. */
   readonly runningServices: Shortage;
@@ -213,6 +217,9 @@ function prepared(facts: GateFacts): IFleetCutoverGate[] {
       aggregate === null || !aggregate.complete ? one('no complete aggregate can be covered') : facts.uncovered,
       evidence,
     ),
+    // Stopping a service is what deletes them, so they must be kept before the phase that stops services, and be there after it.
+    gate('volumes-present', 'administrator', facts.vanishedVolumes, facts.oldestSnapshots),
+    gate('anonymous-volumes-kept', 'administrator', facts.unkeptVolumes, facts.oldestSnapshots),
   ];
 }
 
