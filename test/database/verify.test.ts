@@ -337,7 +337,10 @@ describe('the required set', () => {
       [which !== 'still observed', fleet.nodes[0]!.nodeId],
     );
     await edit('required_entries', 'delete from control.required_entries where handoff_id = $1', [key['handoff_id']]);
-    expect(rows((await verified()).findings)).toEqual([{ table: 'required_entries', key: atCluster(key) }]);
+    const entry = { table: 'required_entries', key: atCluster(key) };
+    // Its volume went with its container: what the gates need of the node says so of an entry that is not there now.
+    const vanished = { table: 'node_gate_facts', key: atCluster({ node_id: fleet.nodes[0]!.nodeId }) };
+    expect(rows((await verified()).findings)).toEqual(which === 'still observed' ? [entry] : [vanished, entry]);
   });
 
   test('an entry that was edited', async () => {
