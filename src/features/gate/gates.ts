@@ -4,6 +4,8 @@
  * 1. Gates are cumulative: a later phase asks again for what an earlier one had closed.
  * 2. Only snapshots that name the runtime being left count.
  * 3. Unknown is never met. A node that is written off is asked for nothing more.
+ * 4. No service is stopped while that would delete a required volume, and no phase follows while one is gone: see
+ *    `volume-handoff/kept-volumes.ts`.
  */
 import type { IFleetCutoverCoreflowRelay } from '../../contract/coreflow.js';
 import type { IFleetCutoverGate, TGateCode } from '../../contract/gate.js';
