@@ -21,6 +21,8 @@ export const gateCodes = [
   'aggregate-complete',
   'aggregate-current',
   'coverage-complete',
+  'volumes-present',
+  'anonymous-volumes-kept',
   'coreflow-identified',
   'applications-stopped',
   'containers-stopped',

@@ -375,6 +375,8 @@ export interface NodeGateFactsTable {
   old_mode_refused: boolean;
   active_containers: number;
   confirmed_containers: number;
+  unkept_volumes: number | null;
+  vanished_volumes: number | null;
   detail: unknown;
 }
 

@@ -9,7 +9,8 @@ import type { IFleetCutoverGate } from '../contract/gate.js';
 import type { TFleetCutoverPhase } from '../contract/runtime.js';
 import { type Reference, referenceOf } from '../contract/schema.js';
 import type { IFleetCutoverScope } from '../contract/scope.js';
-import { type Agent, clusterId, type Stage } from './stage.js';
+import { type Agent, clusterId, nodeSource, type Stage } from './stage.js';
+import type { Keeper } from './statement.js';
 
 export interface CutoverOutcome {
   readonly phase: TFleetCutoverPhase;
@@ -23,6 +24,7 @@ interface Cast {
   readonly stage: Stage;
   readonly admin: AdministratorClient;
   readonly agents: readonly Agent[];
+  readonly keepers: readonly Keeper[];
   /** Notes the first refusal of the play. */
   readonly refused: (code: string) => void;
 }
@@ -31,9 +33,10 @@ export async function playCutover(
   stage: Stage,
   admin: AdministratorClient,
   agents: readonly Agent[],
+  keepers: readonly Keeper[],
 ): Promise<CutoverOutcome> {
   let gateRefused: string | null = null;
-  const cast: Cast = { stage, admin, agents, refused: (code) => (gateRefused ??= code) };
+  const cast: Cast = { stage, admin, agents, keepers, refused: (code) => (gateRefused ??= code) };
   const { scope } = await admin.readFleetCutoverScope({ clusterId, scope: null });
   const relay = scope.services.find((service) => service.class === 'coreflow')?.swarmServiceId ?? null;
   if (relay !== null) await registerRelay(cast, relay);
@@ -49,7 +52,10 @@ async function registerRelay({ stage, admin }: Cast, swarmServiceId: string): Pr
   stage.say('The Coreflow relay is registered; its credential can be revoked for good, later.');
 }
 
-/** Every node's Pallet holds its share, the last one only after the gate has refused without it. */
+/**
+ * Every node's Pallet holds its share, the last one only after the gate has refused without it. Nothing keeps the anonymous
+ * volumes until then either.
+ */
 async function drain(cast: Cast): Promise<boolean> {
   const { stage, agents } = cast;
   const last = agents.at(-1);
@@ -63,16 +69,35 @@ async function drain(cast: Cast): Promise<boolean> {
   if (last === undefined) return false;
   await last.pallet.install();
   stage.say(`Pallet is installed on ${last.node}, too.`);
+  await keepVolumes(cast);
   await reportAll(cast);
   await sayCoverage(cast);
   return await advance(cast, 'switching');
 }
 
+/** `docker create` on each node: outside Swarm, never started, one mount per volume. */
+async function keepVolumes({ stage, agents, keepers }: Cast): Promise<void> {
+  const anySignal = new AbortController().signal;
+  for (const { node } of agents) {
+    const { Swarm: swarm } = await nodeSource(stage, node).info(anySignal);
+    for (const keeper of keepers.filter((each) => each.node === node)) {
+      stage.overlay.keep({ ...keeper, swarmNodeId: swarm.NodeID });
+      stage.say(
+        `Container ${keeper.name} was created on ${node} and keeps ${keeper.volumes.length} anonymous volumes.`,
+      );
+    }
+  }
+}
+
 async function switchOver(cast: Cast, scope: IFleetCutoverScope, relay: string | null): Promise<void> {
-  const { stage, admin, agents } = cast;
+  const { stage, admin, agents, keepers } = cast;
   const applications = scope.services.filter((service) => service.class === 'application');
   stage.overlay.stop(applications.map((service) => service.swarmServiceId));
   stage.say(`The administrators stopped ${applications.length} application services: to zero, or removed.`);
+  for (const { node, name } of keepers) {
+    stage.overlay.removeKeeper(name);
+    stage.say(`Container ${name} was removed from ${node}; what it kept is a volume like any other now.`);
+  }
   if (relay !== null) {
     stage.overlay.remove(relay);
     await admin.revokeFleetCutoverCoreflowCredential({

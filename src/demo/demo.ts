@@ -32,7 +32,7 @@ import { type IngressOutcome, playIngress } from './ingress.js';
 import { SecretCanary } from './secret-canary.js';
 import { searchSecrets } from './secret-search.js';
 import { type Agent, clusterId, nodeSource, openAdministrator, openAgent, type Stage } from './stage.js';
-import { addedServiceNames, scopeStatement, withAddedServices } from './statement.js';
+import { addedServiceNames, keepersOf, scopeStatement, withAddedServices, withKeepers } from './statement.js';
 import { openTamperingProxy } from './tampering-proxy.js';
 
 export interface DemoResult {
@@ -136,7 +136,7 @@ async function playDemo(stage: Stage, classification: IClassification | null, to
     const { owners, runtime, tokens } = await registerFleet(stage, admin);
     for (const node of capture.nodes) agents.push(openAgent(stage, node, tokens.get(node)!));
     for (const agent of agents) await reportNode(stage, agent);
-    const { snapshot, required } = await admit(stage, admin, classification, { runtime, owners });
+    const { snapshot, required, keepers } = await admit(stage, admin, classification, { runtime, owners });
     await acceptTargets(stage, admin, runtime);
     await prepareAll(stage, admin, runtime, required);
     const contest = await contestHandoff(stage, admin, runtime);
@@ -145,7 +145,7 @@ async function playDemo(stage: Stage, classification: IClassification | null, to
     const state = await admin.readFleetCutoverState({ clusterId });
     const blockers = state.blockers.reduce((sum, each) => sum + each.count, 0);
     if (blockers > 0) await sayBlockers(stage, admin, blockers);
-    const cutover = await playCutover(stage, admin, agents);
+    const cutover = await playCutover(stage, admin, agents, keepers);
     const ingress = cutover.phase === 'pallet' ? await finish(stage, admin, agents, token) : null;
     const result = {
       nodes: capture.nodes.length,
@@ -259,7 +259,30 @@ async function admit(
   say(
     `Classified: scope ${scope.state}, ${scope.requiredCount} entries required, ${left.length === 0 ? 'no blocker but the missing targets' : summary(left)}.`,
   );
-  return { snapshot: inventory, required: scope.scope };
+  const keepers = keepersOf(await requiredEntries(admin));
+  // Where nobody has said anything, nothing is going to be stopped.
+  if (classification === null || keepers.length === 0)
+    return { snapshot: inventory, required: scope.scope, keepers: [] };
+  const kept = withKeepers(scopeStatement(inventory, classification, owners), keepers);
+  const confirmed = await classify(admin, runtime, reference, scope.scope, kept, false);
+  const count = keepers.reduce((sum, { volumes }) => sum + volumes.length, 0);
+  say(
+    `${count} of the required volumes are anonymous: Swarm deletes them with their containers. The scope confirms the ` +
+      `${keepers.length} containers outside Swarm that will keep them (${keepers.map(({ name }) => name).join(', ')}).`,
+  );
+  return { snapshot: inventory, required: confirmed.scope, keepers };
+}
+
+async function requiredEntries(admin: AdministratorClient) {
+  const entries: MethodResponse<'listFleetCutoverRequiredVolumeHandoffs'>['entries'] = [];
+  let cursor: string | null = null;
+  do {
+    const list: MethodResponse<'listFleetCutoverRequiredVolumeHandoffs'> =
+      await admin.listFleetCutoverRequiredVolumeHandoffs({ clusterId, cursor, limit: 1024 });
+    entries.push(...list.entries);
+    cursor = list.nextCursor;
+  } while (cursor !== null);
+  return entries;
 }
 
 function classify(

@@ -1,4 +1,7 @@
 /** From names to the scope statement that the service takes: pure. */
+import { keeperTarget } from '../agents/docker/overlay-services.js';
+import { fleetCutoverContract } from '../contract/limits.js';
+import { isAnonymousVolumeName } from '../contract/mount.js';
 import type { IFleetCutoverCompleteManagerSnapshot } from '../contract/observation.js';
 import type { IFleetCutoverScopeStatement } from '../contract/scope.js';
 import type { IClassification } from './capture.js';
@@ -18,6 +21,49 @@ export function withAddedServices(classification: IClassification | null): IClas
       [addedServiceNames.coretraffic]: { class: 'ingress' },
     },
   };
+}
+
+/** A container outside Swarm that refers to anonymous volumes of one node while their services are stopped. */
+export interface Keeper {
+  readonly node: string;
+  readonly name: string;
+  readonly volumes: readonly string[];
+}
+
+/** Their mounts overlap the entries' on purpose, which has to be confirmed. */
+export function withKeepers(
+  statement: IFleetCutoverScopeStatement,
+  keepers: readonly Keeper[],
+): IFleetCutoverScopeStatement {
+  const confirmations = keepers.flatMap(({ node, name, volumes }) =>
+    volumes.map((volume) => ({
+      nodeId: node,
+      mounter: { kind: 'container' as const, name },
+      target: keeperTarget(volume),
+      reason: 'it keeps the anonymous volume over the stop, never starts, and is removed before the last phase',
+    })),
+  );
+  return { ...statement, overlapConfirmations: [...statement.overlapConfirmations, ...confirmations] };
+}
+
+/** One keeper for each 32 anonymous volumes of a node, as many as a container's mounts are reported. */
+export function keepersOf(
+  entries: readonly { readonly nodeId: string; readonly volumeName: string | null }[],
+): Keeper[] {
+  const byNode = new Map<string, Set<string>>();
+  for (const { nodeId, volumeName } of entries) {
+    if (volumeName === null || !isAnonymousVolumeName(volumeName)) continue;
+    byNode.set(nodeId, (byNode.get(nodeId) ?? new Set()).add(volumeName));
+  }
+  const most = fleetCutoverContract.maximumMountsPerOwner;
+  return [...byNode].flatMap(([node, names]) => {
+    const volumes = [...names].sort();
+    return Array.from({ length: Math.ceil(volumes.length / most) }, (_, index) => ({
+      node,
+      name: `keeper-${node}-${index + 1}`,
+      volumes: volumes.slice(index * most, (index + 1) * most),
+    }));
+  });
 }
 
 export function scopeStatement(

@@ -43,6 +43,7 @@ const pureFiles = [
   'features/volume-handoff/derive-cluster.ts',
   'features/volume-handoff/derive-node.ts',
   'features/volume-handoff/handoff.ts',
+  'features/volume-handoff/kept-volumes.ts',
   'features/volume-handoff/overlap.ts',
   'features/volume-handoff/page.ts',
   'features/write-off/write-off.ts',

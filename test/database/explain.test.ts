@@ -381,7 +381,7 @@ describe('an explanation', () => {
     await cut.hold(0, 0);
     const codes = (gates: readonly { code: string }[]) => gates.map((gate) => gate.code);
     const cluster = await cut.explain();
-    expect(cluster.gates.length).toBe(11);
+    expect(cluster.gates.length).toBe(13);
     expect(cluster.entries).toEqual([]);
 
     const first = await cut.explain({ kind: 'node', nodeId: cut.nodeIds[0]! });

@@ -337,7 +337,10 @@ describe('the required set', () => {
       [which !== 'still observed', fleet.nodes[0]!.nodeId],
     );
     await edit('required_entries', 'delete from control.required_entries where handoff_id = $1', [key['handoff_id']]);
-    expect(rows((await verified()).findings)).toEqual([{ table: 'required_entries', key: atCluster(key) }]);
+    const entry = { table: 'required_entries', key: atCluster(key) };
+    // Its volume went with its container: what the gates need of the node says so of an entry that is not there now.
+    const vanished = { table: 'node_gate_facts', key: atCluster({ node_id: fleet.nodes[0]!.nodeId }) };
+    expect(rows((await verified()).findings)).toEqual(which === 'still observed' ? [entry] : [vanished, entry]);
   });
 
   test('an entry that was edited', async () => {
@@ -826,10 +829,20 @@ describe('later phases', () => {
     test.each([
       'pallet_ready = not pallet_ready',
       'active_containers = active_containers + 1',
+      'unkept_volumes = unkept_volumes + 1',
+      'vanished_volumes = null',
+      'unkept_volumes = null, vanished_volumes = null',
+      `detail = detail - 'unkept' - 'vanished'`,
       `detail = detail || '{"relay": [{}]}'`,
     ])('what gates need of a node: %s', async (change) => {
       await edit('node_gate_facts', `update control.node_gate_facts set ${change} where node_id = $1`, [node(0)]);
       expect(await found()).toEqual([{ table: 'node_gate_facts', key: at({ node_id: node(0) }) }]);
+    });
+
+    test('nothing, where volumes were not looked at yet when the node was derived', async () => {
+      const change = `unkept_volumes = null, vanished_volumes = null, detail = detail - 'unkept' - 'vanished'`;
+      await edit('node_gate_facts', `update control.node_gate_facts set ${change} where node_id = $1`, [node(0)]);
+      expect(await found()).toEqual([]);
     });
 
     test('what gates need of a node that is gone', async () => {

@@ -2,7 +2,7 @@ import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { connectionConfig, parseDatabaseUrl } from '../../src/db/connection.js';
 import { referenceOf } from '../../src/contract/schema.js';
-import { type Cutover, cutover } from '../support/cutover.js';
+import { type Cutover, cutover, type CutoverOptions, keeper } from '../support/cutover.js';
 import { dumpTables } from '../support/table-dump.js';
 import { cutConnections } from '../support/kill-connections.js';
 import { isBackgroundPoint, PointHook } from '../support/kill-points.js';
@@ -26,9 +26,12 @@ beforeAll(async () => {
 afterAll(() => service.close());
 
 /** Everything that the next phase needs is there. */
-async function ready(phase: 'draining' | 'switching' | 'pallet', relay = false): Promise<Cutover> {
+async function ready(
+  phase: 'draining' | 'switching' | 'pallet',
+  options: CutoverOptions = { relay: false },
+): Promise<Cutover> {
   made += 1;
-  const cut = await cutover(service, `ar-${made}`, { relay });
+  const cut = await cutover(service, `ar-${made}`, options);
   const before = { draining: 'swarm', switching: 'draining', pallet: 'switching' } as const;
   await cut.bringTo(before[phase]);
   await cut.readyFor(phase);
@@ -101,6 +104,11 @@ const others: Record<string, Falsifier> = {
     const [app, ...rest] = local.containers;
     const containers = [{ ...app!, mounts: [...app!.mounts, volumeMount('late', '/late')] }, ...rest];
     return () => cut.fleet.report(cut.nodeIds[1]!, { local: { ...local, containers } });
+  },
+  'a local snapshot without the keeper of an anonymous volume': async (cut) => {
+    const local = await cut.local(0);
+    const containers = local.containers.filter((each) => each.id !== keeper().id);
+    return () => cut.fleet.report(cut.nodeIds[0]!, { local: { ...local, containers } });
   },
   'a manager snapshot of another moment': async (cut) => {
     const manager = { ...(await cut.manager()), runtime: null };
@@ -183,7 +191,7 @@ describe('while an advance is between its look at the gates and its commit', () 
   afterAll(() => service.database.owner.query('drop trigger pause_for_test on control.runtime_heads'));
 
   it.each(Object.entries({ ...administrators, ...others }))('%s waits for it', async (name, falsifier) => {
-    const cut = await ready('switching');
+    const cut = await ready('switching', { relay: false, kept: true });
     const falsify = await falsifier(cut);
     expect(await cut.unmet()).toEqual([]);
     const before = await dumpTables(service.database);
@@ -279,6 +287,30 @@ describe('an advance against what falsifies its gates', () => {
     expect([...outcomes.keys()].sort()).toEqual(['kept', 'moved']);
   }, 120_000);
 
+  it('sees the keeper of an anonymous volume that goes first, and is seen by the one that goes after', async () => {
+    const outcomes = new Set<string>();
+    for (const order of ['keeper first', 'advance first', 'at once', 'at once']) {
+      const cut = await ready('switching', { relay: false, kept: true });
+      const falsify = await others['a local snapshot without the keeper of an anonymous volume']!(cut);
+      const advance = () => cut.advance('switching');
+      const [advanced, reported] =
+        order === 'keeper first'
+          ? await falsify().then(async (answer) => [await advance(), answer] as const)
+          : order === 'advance first'
+            ? await advance().then(async (answer) => [answer, await falsify()] as const)
+            : await Promise.all([advance(), falsify()]);
+      const moved = said(advanced) === 'done';
+      outcomes.add(moved ? 'moved' : 'kept');
+      if (order === 'keeper first') expect(moved).toBe(false);
+      if (order === 'advance first') expect(moved).toBe(true);
+      if (!moved) expect(advanced.body).toMatchObject({ code: 'gate-unmet', detail: 'anonymous-volumes-kept' });
+      // The receipt says under which runtime the report was taken.
+      const { body } = reported as Awaited<ReturnType<Cutover['report']>>;
+      expect([order, body.runtime.generation]).toEqual([order, moved ? 3 : 2]);
+    }
+    expect([...outcomes].sort()).toEqual(['kept', 'moved']);
+  });
+
   it('of two at once moves the phase once', async () => {
     const cut = await ready('draining');
     const runtime = await cut.runtime();
@@ -325,12 +357,12 @@ describe('an advance that is struck at any of its statements', () => {
   it.each(Object.keys(faults))(
     'because %s, has moved with its audit row or not at all',
     async (what) => {
-      const recorded = await ready('pallet', true);
+      const recorded = await ready('pallet', { relay: true });
       const points = (await hook.record(() => recorded.advance('pallet'))).filter((point) => !isBackgroundPoint(point));
       expect(await recorded.phase()).toBe('pallet');
       const own = points.filter((point) => point.startsWith('advanceFleetCutoverPhase:'));
       expect(own.length).toBeGreaterThan(10);
-      let cut = await ready('pallet', true);
+      let cut = await ready('pallet', { relay: true });
       let moves = 0;
       for (const point of own) {
         const request = { mutationId: mutationId(), runtime: await cut.runtime() };
@@ -351,7 +383,7 @@ describe('an advance that is struck at any of its statements', () => {
         // Repeated, it is told that it was done.
         const repeated = await cut.advance('pallet', request);
         expect([repeated.status, repeated.body.replayed]).toEqual([200, true]);
-        cut = await ready('pallet', true);
+        cut = await ready('pallet', { relay: true });
       }
       expect(moves).toBeGreaterThan(0);
       expect((await cut.advance('pallet')).status).toBe(200);

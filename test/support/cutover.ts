@@ -14,6 +14,7 @@ import type {
   TFleetCutoverVolumeFence,
 } from '../../src/contract/held-fence.js';
 import { sparkSwarmNodeContracts } from '../../src/contract/limits.js';
+import { isAnonymousVolumeName } from '../../src/contract/mount.js';
 import type { MethodRequest, MethodResponse } from '../../src/contract/methods.js';
 import type {
   IFleetCutoverCompleteLocalNodeSnapshot,
@@ -37,12 +38,15 @@ import {
   swarmService,
   swarmTask,
   taskContainer,
+  volume,
   volumeMount,
 } from './snapshots.js';
 
 /** What one node's Docker has. */
 export interface NodeWorld {
   containers: IObservedContainer[];
+  /** Names of its volumes: each that a container mounts, and each that was mounted until somebody takes it away. */
+  volumes: string[];
   palletReady: boolean;
   /** Where Pallet keeps the node's fences. */
   fenceStoreId: string;
@@ -61,6 +65,18 @@ export interface CutoverOptions {
   readonly volumes?: readonly number[];
   /** False: the scope says that there is no relay. */
   readonly relay?: boolean;
+  /** The first node's application mounts {@link anonymousVolume}, too; {@link keeper} is there and its overlap confirmed. */
+  readonly kept?: boolean;
+}
+
+export const anonymousVolume = 'a'.repeat(64);
+
+/** Outside Swarm, created and never started; it refers to the anonymous volume by name. */
+export function keeper(): IObservedContainer {
+  return container('keeper', {
+    state: 'created',
+    mounts: [volumeMount(anonymousVolume, '/keep', { readWrite: false })],
+  });
 }
 
 export interface Cutover {
@@ -103,8 +119,10 @@ export interface Cutover {
   /** Unmet gates of the next phase, as `explain` and the advance's refusal agree on them. */
   unmet(): Promise<IFleetCutoverGate[]>;
   revokeRelay(): Promise<Answer<'revokeFleetCutoverCoreflowCredential'>>;
-  /** What administrators do in `switching`: applications and the relay end, Pallet is ready. */
+  /** What administrators do in `switching`: applications and the relay end, keepers are removed, Pallet is ready. */
   stopEverything(): void;
+  /** Swarm removes a service's containers, and with each the anonymous volumes that no other container mounts. */
+  removeContainers(swarmServiceId: string): void;
   /** Everything that the phase needs, up to the advance to it and with it. */
   bringTo(phase: TFleetCutoverPhase): Promise<void>;
   /** Everything that the next phase needs, without the advance. */
@@ -132,6 +150,10 @@ export function fenceFor(handoff: IFleetCutoverPreparedVolumeHandoffIntent, gene
   });
 }
 
+function volumesOf(containers: readonly IObservedContainer[]): string[] {
+  return containers.flatMap(({ mounts }) => mounts.flatMap(({ name }) => name ?? []));
+}
+
 /** Docker of a node that runs one application's task with some volumes. */
 function applicationContainer(node: number, volumes: number): IObservedContainer[] {
   if (volumes === 0) return [];
@@ -155,6 +177,7 @@ function firstWorld(nodeIds: readonly string[], volumes: readonly number[], rela
   const world: World = {
     nodes: nodeIds.map((_, node) => ({
       containers: applicationContainer(node, volumes[node]!),
+      volumes: [],
       palletReady: false,
       fenceStoreId: `fs-${nodeIds[node]!}`,
       oldModeRefused: false,
@@ -176,7 +199,7 @@ function firstWorld(nodeIds: readonly string[], volumes: readonly number[], rela
 
 /** Registers, reports and classifies; the phase is `swarm` and nothing is targeted or prepared. */
 export async function cutover(service: TestService, clusterId: string, options: CutoverOptions = {}): Promise<Cutover> {
-  const { volumes = [2, 1, 0], relay = true } = options;
+  const { volumes = [2, 1, 0], relay = true, kept = false } = options;
   const nodeIds = volumes.map((_, node) => `${clusterId}-n${node}`);
   const applications = volumes.flatMap((count, node) => (count > 0 ? [`app-${node}`] : []));
   const name = (swarmServiceId: string) => `${clusterId}-${swarmServiceId}`;
@@ -196,7 +219,18 @@ export async function cutover(service: TestService, clusterId: string, options: 
     ],
     ...(relay ? { coreflow: { state: 'classified' as const } } : {}),
   });
-  const made = cutoverOver(service, fleet, nodeIds, firstWorld(nodeIds, volumes, relay), statement);
+  const world = firstWorld(nodeIds, volumes, relay);
+  if (kept) {
+    world.nodes[0]!.containers[0]!.mounts.push(volumeMount(anonymousVolume, '/data/anonymous'));
+    world.nodes[0]!.containers.push(keeper());
+    statement.overlapConfirmations.push({
+      nodeId: nodeIds[0]!,
+      mounter: { kind: 'container', name: keeper().name },
+      target: '/keep',
+      reason: 'it keeps the volume over the stop',
+    });
+  }
+  const made = cutoverOver(service, fleet, nodeIds, world, statement);
   await made.reportAll();
   const classified = await made.classify();
   if (classified.status !== 200) throw new Error(`classify: ${JSON.stringify(classified.body)}`);
@@ -216,7 +250,9 @@ function cutoverOver(
 
   const local: Cutover['local'] = async (node, named) => {
     const { containers, palletReady, fenceStoreId, oldModeRefused } = world.nodes[node]!;
-    const snapshot = localSnapshot({ runtime: named === undefined ? await runtime() : named, containers });
+    world.nodes[node]!.volumes = [...new Set([...world.nodes[node]!.volumes, ...volumesOf(containers)])];
+    const volumes = world.nodes[node]!.volumes.map((each) => volume(each));
+    const snapshot = localSnapshot({ runtime: named === undefined ? await runtime() : named, containers, volumes });
     return {
       ...snapshot,
       pallet: { version: '1', fenceStoreId, ready: palletReady },
@@ -393,7 +429,20 @@ function cutoverOver(
         clusterId,
         runtime: await runtime(),
       }),
+    removeContainers: (swarmServiceId) => {
+      for (const node of world.nodes) {
+        const gone = node.containers.filter((each) => each.swarmServiceId === swarmServiceId);
+        node.containers = node.containers.filter((each) => each.swarmServiceId !== swarmServiceId);
+        const deleted = new Set(volumesOf(gone).filter(isAnonymousVolumeName));
+        for (const name of volumesOf(node.containers)) deleted.delete(name);
+        node.volumes = [...new Set([...node.volumes, ...volumesOf(gone)])].filter((name) => !deleted.has(name));
+      }
+    },
     stopEverything: () => {
+      if (world.nodes[0]!.containers.some((each) => volumesOf([each]).includes(anonymousVolume))) {
+        made.removeContainers('app-0');
+        world.nodes[0]!.containers = world.nodes[0]!.containers.filter((each) => each.id !== keeper().id);
+      }
       world.services = world.services
         .filter((each) => each.id !== 'relay')
         .map((each) => (each.id.startsWith('app-') ? { ...each, replicas: 0 } : each));

@@ -2,9 +2,13 @@ import { Value } from '@sinclair/typebox/value';
 import { describe, expect, it } from 'vitest';
 import { FleetCutoverBlocker } from '../../src/contract/derivation.js';
 import { isWellFormed } from '../../src/contract/strict-json.js';
-import type { IObservedContainer, IObservedContainerMount } from '../../src/contract/observation.js';
+import type {
+  IObservedContainer,
+  IObservedContainerMount,
+  IObservedSpecMount,
+} from '../../src/contract/observation.js';
 import type { IFleetCutoverScopeService, IFleetCutoverScopeStatement, TMountClass } from '../../src/contract/scope.js';
-import { deriveNode, type NodeFacts } from '../../src/features/volume-handoff/derive-node.js';
+import { deriveNode, type NodeFacts, type RequiredEntry } from '../../src/features/volume-handoff/derive-node.js';
 import {
   bindMount,
   boundVolumeMount,
@@ -344,6 +348,54 @@ describe('anonymous volumes', () => {
   it('stay while their container runs, whatever the manager says of its task', () => {
     const containers = [taskContainer('a', [mount], { state: 'running' })];
     expect(volumesOf({ containers, tasks: [nodeTask('a', { state: 'shutdown' })] })).toEqual([anonymous]);
+  });
+
+  it('are none where the service’s spec names them', () => {
+    const naming = (...mounts: IObservedSpecMount[]) =>
+      volumesOf({ previous: [old], specMounts: new Map([['a', mounts]]) });
+    expect(naming(specMount(anonymous, '/elsewhere'))).toEqual([anonymous]);
+    expect(naming(specMount(null), specMount('v'), specMount(anonymous, '/bind', { type: 'bind' }))).toEqual([]);
+    expect(volumesOf({ previous: [old], specMounts: new Map([['b', [specMount(anonymous)]]]) })).toEqual([]);
+  });
+});
+
+describe('what a gate must know of volumes', () => {
+  const containers = [taskContainer('a', [volumeMount(anonymous), volumeMount('v', '/named')])];
+  const [entry, named] = containers[0]!.mounts.map((mount) => requiredEntry('a', mount)) as [
+    RequiredEntry,
+    RequiredEntry,
+  ];
+  const judged = (given: Given) => {
+    const { unkept, vanished } = derive({ containers, volumes: [anonymous, 'v'], ...given }).gate.volumes;
+    return [unkept.map((each) => each.volumeName), vanished.map((each) => each.volumeName)];
+  };
+
+  it('are those that go with their service, and those that are gone', () => {
+    expect(judged({})).toEqual([[anonymous], []]);
+    expect(judged({ containers: [...containers, container('k', { mounts: [volumeMount(anonymous)] })] })).toEqual([
+      [],
+      [],
+    ]);
+    expect(judged({ volumes: [anonymous] })).toEqual([[anonymous], ['v']]);
+    const services = [scopeService('a')];
+    expect(judged({ containers: [], services, previous: [entry, named], volumes: ['v'] })).toEqual([[], [anonymous]]);
+  });
+
+  it('are no matter where the entry is released, classed or written off', () => {
+    expect(judged({ statement: { releasedEntries: [entryKey(entry)] } })).toEqual([[], []]);
+    const mounts = [{ target: '/data', class: 'ephemeral' as const, reason: 'r' }];
+    expect(judged({ services: [scopeService('a', { mounts })], volumes: ['v'] })).toEqual([[], []]);
+    const prepared = new Set([entry.handoffId, named.handoffId]);
+    const lost = (ids: RequiredEntry[], node = false) => ({
+      prepared,
+      writtenOff: { node, entries: new Set(ids.map((each) => each.handoffId)) },
+      previous: [entry, named],
+      volumes: [],
+    });
+    expect(judged(lost([entry]))).toEqual([[], ['v']]);
+    expect(judged(lost([entry, named]))).toEqual([[], []]);
+    expect(derive({ containers, ...lost([entry, named]) }).entries).toHaveLength(2);
+    expect(judged(lost([], true))).toEqual([[], []]);
   });
 });
 

@@ -3,6 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { capturedSource } from '../../src/agents/docker/captured-source.js';
 import { observeNode } from '../../src/agents/docker/observe-node.js';
 import { overlaySource, SwarmOverlay } from '../../src/agents/docker/overlay-source.js';
+import { isAnonymousVolumeName } from '../../src/contract/mount.js';
 import {
   isTerminalTaskState,
   type IFleetCutoverCompleteLocalNodeSnapshot,
@@ -64,26 +65,54 @@ describe('an overlay', () => {
     expect(await observe('manager', overlay)).toEqual(await observe('manager', new SwarmOverlay()));
   });
 
-  it('stops services: at zero or gone, no live task, no container that runs, every mount still there', async () => {
-    const before = await observe('manager', new SwarmOverlay());
+  it('stops services as Swarm does: at zero or gone, no live task, no container, no anonymous volume of theirs', async () => {
+    const before = {
+      manager: await observe('manager', new SwarmOverlay()),
+      worker: await observe('worker', new SwarmOverlay()),
+    };
     const overlay = new SwarmOverlay();
-    const stopped = before.manager!.services.filter((each) => each.name !== 'web').map((each) => each.id);
+    const stopped = before.manager.manager!.services.filter((each) => each.name !== 'web').map((each) => each.id);
+    const anonymous = { manager: anonymousMounts(before.manager.local), worker: anonymousMounts(before.worker.local) };
+    expect([anonymous.manager.length, anonymous.worker.length]).toEqual([2, 4]);
+    const [kept, lost] = anonymous.manager as [string, string];
+    overlay.keep({ name: 'keeper', swarmNodeId: managerNodeId, volumes: [kept] });
+    expect((await observe('manager', overlay)).local.containers.find((each) => each.name === 'keeper')).toMatchObject({
+      state: 'created',
+      swarmTaskId: null,
+      swarmServiceId: null,
+      mounts: [{ type: 'volume', name: kept, destination: `/keep/${kept}` }],
+    });
     overlay.stop(stopped);
+    overlay.removeKeeper('keeper');
     const { local, manager } = await observe('manager', overlay);
     const left = manager!.services.filter((each) => stopped.includes(each.id));
     expect(left.every((each) => each.replicas === 0 && each.mode === 'replicated')).toBe(true);
     expect(left.length).toBeLessThan(stopped.length);
     const tasks = manager!.tasks.filter((each) => stopped.includes(each.serviceId));
     expect(tasks.every((each) => isTerminalTaskState(each.state))).toBe(true);
-    const isStopped = (swarmServiceId: string | null) => swarmServiceId !== null && stopped.includes(swarmServiceId);
-    for (const container of local.containers) {
-      const was = before.local.containers.find((each) => each.id === container.id)!;
-      expect(container.mounts).toEqual(was.mounts);
-      expect(container.state).toBe(isStopped(container.swarmServiceId) ? 'exited' : was.state);
-    }
     expect(manager!.services.find((each) => each.name === 'web')).toMatchObject({ replicas: 2 });
-    const worker = await observe('worker', overlay);
-    const active = worker.local.containers.filter((each) => isStopped(each.swarmServiceId) && each.state !== 'exited');
-    expect(active).toEqual([]);
+    const isStopped = (swarmServiceId: string | null) => swarmServiceId !== null && stopped.includes(swarmServiceId);
+    for (const [was, now] of [
+      [before.manager.local, local],
+      [before.worker.local, (await observe('worker', overlay)).local],
+    ] as const) {
+      expect(now.containers).toEqual(was.containers.filter((each) => !isStopped(each.swarmServiceId)));
+    }
+    const gone = (was: Local, now: Local) => namesOf(was).filter((name) => !namesOf(now).includes(name));
+    // What a keeper mounted when the service was stopped stays, also when the keeper goes.
+    expect(gone(before.manager.local, local)).toEqual([lost]);
+    expect(gone(before.worker.local, (await observe('worker', overlay)).local)).toEqual(anonymous.worker);
   });
 });
+
+type Local = IFleetCutoverCompleteLocalNodeSnapshot;
+
+const namesOf = (local: Local) => local.volumes.map(({ name }) => name);
+
+/** Anonymous volumes that a container of Swarm mounts, sorted. */
+function anonymousMounts(local: Local): string[] {
+  const names = local.containers
+    .filter((each) => each.swarmServiceId !== null)
+    .flatMap(({ mounts }) => mounts.flatMap(({ name }) => (name !== null && isAnonymousVolumeName(name) ? name : [])));
+  return [...new Set(names)].sort();
+}

@@ -62,6 +62,8 @@ function met(phase: TFleetCutoverPhase): GateFacts {
     missingHandoffs: none,
     surplusHandoffs: none,
     uncovered: none,
+    vanishedVolumes: none,
+    unkeptVolumes: none,
     relay: phase === 'pallet' ? retiredRelay : aliveRelay,
     runningServices: none,
     runningTasks: none,
@@ -79,7 +81,14 @@ const draining: TGateCode[] = [
   'targets-cover-entries',
   'no-quarantine',
 ];
-const prepared: TGateCode[] = ['no-blocker', 'aggregate-complete', 'aggregate-current', 'coverage-complete'];
+const prepared: TGateCode[] = [
+  'no-blocker',
+  'aggregate-complete',
+  'aggregate-current',
+  'coverage-complete',
+  'volumes-present',
+  'anonymous-volumes-kept',
+];
 const stopped: TGateCode[] = [
   'applications-stopped',
   'containers-stopped',
@@ -274,6 +283,24 @@ const breaks: readonly Break[] = [
     count: 4_000,
     first: 'covered 96 of 4096 pages',
     acts: 'pallet',
+    ways: later,
+  },
+  {
+    of: 'a volume that is gone',
+    facts: () => ({ vanishedVolumes: few('vanished') }),
+    unmet: ['volumes-present'],
+    count: 2,
+    first: 'vanished 0',
+    acts: 'administrator',
+    ways: later,
+  },
+  {
+    of: 'anonymous volumes that nothing keeps',
+    facts: () => ({ unkeptVolumes: twelve('unkept') }),
+    unmet: ['anonymous-volumes-kept'],
+    count: 12,
+    first: 'unkept 0',
+    acts: 'administrator',
     ways: later,
   },
   {

@@ -1,4 +1,4 @@
-/** Services that a demonstration or a test adds to a captured swarm, as an engine would tell of them. */
+/** Services and containers that a demonstration or a test adds to a captured swarm, as an engine would tell of them. */
 import { bytesDigest } from '../../contract/digest.js';
 import type { IEngineContainer, IEngineService, IEngineTask } from './answers.js';
 
@@ -68,6 +68,40 @@ export function addedService({ name, role, swarmNodeId, ports }: AddedServiceOpt
       Mounts: [],
       NetworkSettings: { Ports: {} },
     },
+  };
+}
+
+export interface KeeperOptions {
+  /** No other container of the swarm's nodes has it. */
+  readonly name: string;
+  readonly swarmNodeId: string;
+  /** Names of volumes of that node, at most 32. */
+  readonly volumes: readonly string[];
+}
+
+/** Where a keeper mounts a volume. */
+export function keeperTarget(volume: string): string {
+  return `/keep/${volume}`;
+}
+
+/** `docker create` with one mount per volume, by its name: outside Swarm and never started. */
+export function keeperContainer({ name, volumes }: KeeperOptions): IEngineContainer {
+  const image = `serve.zone/keeper:1.0@${bytesDigest('keeper image')}`;
+  return {
+    Id: hex(`${name} keeper`),
+    Name: `/${name}`,
+    Image: bytesDigest('keeper image id'),
+    State: { Status: 'created' },
+    Config: { Image: image, Labels: {} },
+    Mounts: volumes.map((volume) => ({
+      Type: 'volume',
+      Name: volume,
+      Source: `/var/lib/docker/volumes/${volume}/_data`,
+      Destination: keeperTarget(volume),
+      Driver: 'local',
+      RW: false,
+    })),
+    NetworkSettings: { Ports: {} },
   };
 }
 

@@ -1,17 +1,31 @@
 /**
- * An engine's answers with what happened since: services that were added, and services that an administrator stopped. For
- * demonstrations and tests on a captured swarm, whose files stay as they are.
+ * An engine's answers with what happened since: services that were added or stopped, and containers that keep volumes over the
+ * stop. For demonstrations and tests on a captured swarm, whose files stay as they are.
  */
+import { isAnonymousVolumeName } from '../../contract/mount.js';
 import type { IEngineContainer, IEngineService, IEngineTask } from './answers.js';
-import { addedService, type AddedService, type AddedServiceOptions } from './overlay-services.js';
+import {
+  addedService,
+  type AddedService,
+  type AddedServiceOptions,
+  keeperContainer,
+  type KeeperOptions,
+} from './overlay-services.js';
 import type { DockerSource } from './source.js';
 import { swarmServiceIdOf } from './swarm-labels.js';
 import { isLiveTask } from './task-retention.js';
 
+interface Added {
+  readonly swarmNodeId: string;
+  readonly container: IEngineContainer;
+}
+
 /** What happened to one swarm; the sources of all its nodes share it. */
 export class SwarmOverlay {
   readonly #added = new Map<string, AddedService>();
-  readonly #stopped = new Set<string>();
+  readonly #keepers = new Map<string, KeeperOptions>();
+  /** With the volumes that had a keeper when the service was stopped. */
+  readonly #stopped = new Map<string, ReadonlySet<string>>();
 
   /** Gives the id of the new swarm service. */
   add(options: AddedServiceOptions): string {
@@ -25,41 +39,95 @@ export class SwarmOverlay {
     this.#added.delete(swarmServiceId);
   }
 
-  /** Services are scaled to zero or, where their mode has no zero, removed; none of their containers runs any more. */
+  /** A container outside Swarm is created, which mounts volumes and never starts. */
+  keep(options: KeeperOptions): void {
+    this.#keepers.set(options.name, options);
+  }
+
+  /** `docker rm`: the container goes, its volumes stay. */
+  removeKeeper(name: string): void {
+    this.#keepers.delete(name);
+  }
+
+  /**
+   * Services are scaled to zero or, where their mode has no zero, removed. Swarm removes their containers and with them, once
+   * and for good, the anonymous volumes that no other container mounts.
+   */
   stop(swarmServiceIds: Iterable<string>): void {
-    for (const id of swarmServiceIds) this.#stopped.add(id);
+    const kept = new Set([...this.#keepers.values()].flatMap(({ volumes }) => volumes));
+    for (const id of swarmServiceIds) if (!this.#stopped.has(id)) this.#stopped.set(id, kept);
   }
 
   added(): AddedService[] {
     return [...this.#added.values()];
   }
 
+  /** Containers that were added, whether Swarm's or not. */
+  containers(): Added[] {
+    return [
+      ...this.added().map(({ task, container }) => ({ swarmNodeId: task.NodeID ?? '', container })),
+      ...[...this.#keepers.values()].map((keeper) => ({
+        swarmNodeId: keeper.swarmNodeId,
+        container: keeperContainer(keeper),
+      })),
+    ];
+  }
+
   isStopped(swarmServiceId: string | null): boolean {
     return swarmServiceId !== null && this.#stopped.has(swarmServiceId);
+  }
+
+  /** Of what the containers on a node were, the anonymous volumes that went with the services. */
+  deletedVolumes(containers: readonly IEngineContainer[]): Set<string> {
+    const deleted = new Set<string>();
+    const mounted = new Set<string>();
+    for (const container of containers) {
+      const kept = this.#stopped.get(swarmServiceIdOf(container) ?? '');
+      for (const { Type, Name: name = '' } of container.Mounts ?? []) {
+        if (Type !== 'volume') continue;
+        if (kept === undefined) mounted.add(name);
+        else if (isAnonymousVolumeName(name) && !kept.has(name)) deleted.add(name);
+      }
+    }
+    for (const name of mounted) deleted.delete(name);
+    return deleted;
   }
 }
 
 export function overlaySource(source: DockerSource, overlay: SwarmOverlay): DockerSource {
   /** Added containers of the source's own node. */
   const addedHere = async (signal: AbortSignal): Promise<IEngineContainer[]> => {
-    const added = overlay.added();
+    const added = overlay.containers();
     if (added.length === 0) return [];
     const { Swarm: swarm } = await source.info(signal);
-    return added.filter(({ task }) => task.NodeID === swarm.NodeID).map(({ container }) => container);
+    return added.filter(({ swarmNodeId }) => swarmNodeId === swarm.NodeID).map(({ container }) => container);
+  };
+  const captured = async (signal: AbortSignal): Promise<IEngineContainer[]> => {
+    const ids = await source.containerIds(signal);
+    const containers = await Promise.all(ids.map((id) => source.container(id, signal)));
+    return containers.filter((container) => container !== null);
   };
   return {
     info: (signal) => source.info(signal),
-    containerIds: async (signal) => [
-      ...(await source.containerIds(signal)),
-      ...(await addedHere(signal)).map(({ Id }) => Id),
-    ],
+    containerIds: async (signal) => {
+      const gone = new Set(
+        (await captured(signal)).filter((each) => overlay.isStopped(swarmServiceIdOf(each))).map(({ Id }) => Id),
+      );
+      return [
+        ...(await source.containerIds(signal)).filter((id) => !gone.has(id)),
+        ...(await addedHere(signal)).map(({ Id }) => Id),
+      ];
+    },
     container: async (id, signal) => {
       const added = (await addedHere(signal)).find(({ Id }) => Id === id);
       if (added !== undefined) return added;
       const container = await source.container(id, signal);
-      return container !== null && overlay.isStopped(swarmServiceIdOf(container)) ? exited(container) : container;
+      return container !== null && overlay.isStopped(swarmServiceIdOf(container)) ? null : container;
     },
-    volumes: (signal) => source.volumes(signal),
+    volumes: async (signal) => {
+      const deleted = overlay.deletedVolumes(await captured(signal));
+      return (await source.volumes(signal)).filter(({ Name }) => !deleted.has(Name));
+    },
     images: (signal) => source.images(signal),
     nodes: (signal) => source.nodes(signal),
     services: async (signal) => [
@@ -98,10 +166,4 @@ function atZero(service: IEngineService): IEngineService[] {
 function shutDown(task: IEngineTask): IEngineTask {
   if (!isLiveTask(task)) return task;
   return { ...task, DesiredState: 'shutdown', Status: { ...task.Status, State: 'shutdown' } };
-}
-
-const ended = new Set(['exited', 'dead', 'removing']);
-
-function exited(container: IEngineContainer): IEngineContainer {
-  return ended.has(container.State.Status) ? container : { ...container, State: { Status: 'exited' } };
 }

@@ -19,6 +19,8 @@ export function factsAbout(facts: GateFacts, concerns: ConcernsSubject): GateFac
     blockers: about(facts.blockers),
     missingHandoffs: about(facts.missingHandoffs),
     uncovered: about(facts.uncovered),
+    vanishedVolumes: about(facts.vanishedVolumes),
+    unkeptVolumes: about(facts.unkeptVolumes),
     relay: relayAbout(facts.relay, about),
     runningServices: about(facts.runningServices),
     runningTasks: about(facts.runningTasks),

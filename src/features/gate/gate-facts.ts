@@ -14,6 +14,8 @@ import { managerSnapshotReference } from '../inventory/facts.js';
 import { runtimeRecord, type RuntimeHead } from '../phase/facts.js';
 import { currentScope, targetSetReference } from '../scope/facts.js';
 import { aggregateFacts, derivationReference, isBehind, readDerivationHead } from '../volume-handoff/facts.js';
+import { clip } from '../volume-handoff/derive-node.js';
+import type { EntryVolume } from '../volume-handoff/kept-volumes.js';
 import type { GateFacts, RelayFacts, Seen, Shortage } from './gates.js';
 import { newestRetirement, relayCredential } from './rows.js';
 
@@ -41,6 +43,9 @@ interface NodeRow {
   readonly oldModeRefused: boolean | null;
   readonly activeContainers: number | null;
   readonly confirmedContainers: number | null;
+  /** Null with a detail: the node was derived before anybody looked at its volumes; likewise below. */
+  readonly unkeptVolumes: number | null;
+  readonly vanishedVolumes: number | null;
   readonly detail: NodeDetail | null;
 }
 
@@ -48,6 +53,8 @@ interface NodeDetail {
   readonly active: readonly ContainerDetail[];
   readonly confirmed: readonly ContainerDetail[];
   readonly relay: readonly (ContainerDetail & { containerId: string; imageDigest: Reference['digest'] | null })[];
+  readonly unkept?: readonly EntryVolume[];
+  readonly vanished?: readonly EntryVolume[];
 }
 interface ContainerDetail {
   readonly swarmServiceId: string | null;
@@ -160,6 +167,8 @@ export async function loadGateFacts(
         detail: `covered ${covered} of ${pageCount} pages`,
       })),
     },
+    vanishedVolumes: volumes(live, 'vanished', describeVanished),
+    unkeptVolumes: volumes(live, 'unkept', describeUnkept),
     relay,
     runningServices: services,
     runningTasks: tasks,
@@ -237,6 +246,43 @@ function containers(
   };
 }
 
+function volumes(
+  nodes: readonly NodeRow[],
+  list: 'unkept' | 'vanished',
+  describe: (volume: EntryVolume) => string,
+): Shortage {
+  const found = nodes.map((node): Shortage => {
+    const count = list === 'unkept' ? node.unkeptVolumes : node.vanishedVolumes;
+    const { nodeId, detail } = node;
+    if (detail === null) return { count: 0, first: [] };
+    if (count === null)
+      return { count: 1, first: [{ nodeId, swarmServiceId: null, detail: 'its volumes were not judged yet' }] };
+    const first = (detail[list] ?? []).map((volume) => ({
+      nodeId,
+      swarmServiceId: volume.swarmServiceId,
+      detail: describe(volume),
+    }));
+    return { count, first };
+  });
+  return {
+    count: found.reduce((sum, each) => sum + each.count, 0),
+    first: found.flatMap((each) => each.first),
+  };
+}
+
+function describeVanished({ volumeName, mountPath }: EntryVolume): string {
+  return clip(
+    `volume ${volumeName} at ${mountPath} is not on the node any more: write it off, or before switching release the entry`,
+  );
+}
+
+function describeUnkept({ volumeName, mountPath }: EntryVolume): string {
+  return clip(
+    `anonymous volume ${volumeName} at ${mountPath} goes with its service: create a container outside Swarm that mounts it, ` +
+      'or copy it to a named volume and release the entry',
+  );
+}
+
 function nodeRows(tx: ReadTx, clusterId: string): Promise<NodeRow[]> {
   return tx.rows(
     sql<NodeRow>`
@@ -244,7 +290,8 @@ function nodeRows(tx: ReadTx, clusterId: string): Promise<NodeRow[]> {
         node.swarm_node_id is not null or node.local_digest is not null as known, node.local_generation as generation,
         node.local_digest as digest, node.local_runtime_generation as "runtimeGeneration", node.local_incomplete as incomplete,
         node.local_seen_at as "seenAt", gate.pallet_ready as "palletReady", gate.old_mode_refused as "oldModeRefused",
-        gate.active_containers as "activeContainers", gate.confirmed_containers as "confirmedContainers", gate.detail
+        gate.active_containers as "activeContainers", gate.confirmed_containers as "confirmedContainers",
+        gate.unkept_volumes as "unkeptVolumes", gate.vanished_volumes as "vanishedVolumes", gate.detail
       from control.nodes node
       join control.target_set_heads targets on targets.cluster_id = node.cluster_id
       left join control.target_set_nodes target

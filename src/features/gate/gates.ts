@@ -4,6 +4,8 @@
  * 1. Gates are cumulative: a later phase asks again for what an earlier one had closed.
  * 2. Only snapshots that name the runtime being left count.
  * 3. Unknown is never met. A node that is written off is asked for nothing more.
+ * 4. No service is stopped while that would delete a required volume, and no phase follows while one is gone: see
+ *    `volume-handoff/kept-volumes.ts`.
  */
 import type { IFleetCutoverCoreflowRelay } from '../../contract/coreflow.js';
 import type { IFleetCutoverGate, TGateCode } from '../../contract/gate.js';
@@ -71,6 +73,10 @@ export interface GateFacts {
   /** Prepared although not required any more. */
   readonly surplusHandoffs: Shortage;
   readonly uncovered: Shortage;
+  /** Volumes of required entries that are not on their node any more. */
+  readonly vanishedVolumes: Shortage;
+  /** Anonymous volumes that Swarm would delete together with the containers that mount them. */
+  readonly unkeptVolumes: Shortage;
   readonly relay: RelayFacts;
   /** Application services that are neither gone nor at zero, and their non-terminal tasks. */
   readonly runningServices: Shortage;
@@ -213,6 +219,9 @@ function prepared(facts: GateFacts): IFleetCutoverGate[] {
       aggregate === null || !aggregate.complete ? one('no complete aggregate can be covered') : facts.uncovered,
       evidence,
     ),
+    // Stopping a service is what deletes them, so they must be kept before the phase that stops services, and be there after it.
+    gate('volumes-present', 'administrator', facts.vanishedVolumes, facts.oldestSnapshots),
+    gate('anonymous-volumes-kept', 'administrator', facts.unkeptVolumes, facts.oldestSnapshots),
   ];
 }
 

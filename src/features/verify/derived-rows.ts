@@ -74,13 +74,26 @@ export async function compareGateFacts(
   observed: boolean,
 ): Promise<void> {
   const row = await tx.maybe(
-    sql<{ content: unknown[] }>`
-      select jsonb_build_array(pallet_ready, old_mode_refused, active_containers, confirmed_containers, detail) as content
+    sql<{ content: unknown[]; unlooked: boolean }>`
+      select jsonb_build_array(pallet_ready, old_mode_refused, active_containers, confirmed_containers, unkept_volumes,
+          vanished_volumes, detail) as content,
+        unkept_volumes is null and vanished_volumes is null and not detail ?| array['unkept', 'vanished'] as unlooked
       from control.node_gate_facts where cluster_id = ${clusterId} and node_id = ${nodeId}`.compile(qb),
   );
   if (row === undefined && !observed) return;
-  const { palletReady, oldModeRefused, active, confirmed } = gate;
-  const expected = [palletReady, oldModeRefused, active.length, confirmed.length, gateDetail(gate)];
+  const { palletReady, oldModeRefused, active, confirmed, volumes } = gate;
+  const { unkept, vanished, ...detail } = gateDetail(gate);
+  // A row that was derived before volumes were looked at meets no gate, and is whole.
+  const looked = row?.unlooked !== true;
+  const expected = [
+    palletReady,
+    oldModeRefused,
+    active.length,
+    confirmed.length,
+    looked ? volumes.unkept.length : null,
+    looked ? volumes.vanished.length : null,
+    looked ? { ...detail, unkept, vanished } : detail,
+  ];
   if (row !== undefined && canonicalizeStrictJson(row.content) === canonicalizeStrictJson(expected)) return;
   findings.add(
     'node_gate_facts',

@@ -198,13 +198,19 @@ export function writeVerdicts(
 
 /** Items of a list that are shown; the counts say how many there are. */
 const shownContainers = 10;
+/** More than of containers: each is somebody's data, and a person who asks about a service finds its own among them. */
+const shownVolumes = 100;
 
 /** What is kept in `node_gate_facts.detail`. */
-export function gateDetail(gate: NodeGateFacts): Pick<NodeGateFacts, 'active' | 'confirmed' | 'relay' | 'spark'> {
+export function gateDetail(
+  gate: NodeGateFacts,
+): Pick<NodeGateFacts, 'active' | 'confirmed' | 'relay' | 'spark'> & NodeGateFacts['volumes'] {
   return {
     active: gate.active.slice(0, shownContainers),
     confirmed: gate.confirmed.slice(0, shownContainers),
     relay: gate.relay,
+    unkept: gate.volumes.unkept.slice(0, shownVolumes),
+    vanished: gate.volumes.vanished.slice(0, shownVolumes),
     spark: gate.spark,
   };
 }
@@ -215,13 +221,19 @@ export function writeGateFacts(tx: Tx, clusterId: string, nodeId: string, gate: 
   return tx.run(
     sql`
       insert into control.node_gate_facts as known
-        (cluster_id, node_id, pallet_ready, old_mode_refused, active_containers, confirmed_containers, detail)
-      values (${clusterId}, ${nodeId}, ${gate.palletReady}, ${gate.oldModeRefused}, ${gate.active.length}, ${gate.confirmed.length}, ${detail}::jsonb)
+        (cluster_id, node_id, pallet_ready, old_mode_refused, active_containers, confirmed_containers, unkept_volumes,
+          vanished_volumes, detail)
+      values (${clusterId}, ${nodeId}, ${gate.palletReady}, ${gate.oldModeRefused}, ${gate.active.length}, ${gate.confirmed.length},
+        ${gate.volumes.unkept.length}, ${gate.volumes.vanished.length}, ${detail}::jsonb)
       on conflict on constraint node_gate_facts_key do update set pallet_ready = excluded.pallet_ready,
         old_mode_refused = excluded.old_mode_refused, active_containers = excluded.active_containers,
-        confirmed_containers = excluded.confirmed_containers, detail = excluded.detail
-        where (known.pallet_ready, known.old_mode_refused, known.active_containers, known.confirmed_containers, known.detail)
+        confirmed_containers = excluded.confirmed_containers, unkept_volumes = excluded.unkept_volumes,
+        vanished_volumes = excluded.vanished_volumes, detail = excluded.detail
+        where (known.pallet_ready, known.old_mode_refused, known.active_containers, known.confirmed_containers,
+            known.unkept_volumes, known.vanished_volumes, known.detail)
           is distinct from (excluded.pallet_ready, excluded.old_mode_refused, excluded.active_containers,
-            excluded.confirmed_containers, excluded.detail)`.compile(qb),
+            excluded.confirmed_containers, excluded.unkept_volumes, excluded.vanished_volumes, excluded.detail)`.compile(
+      qb,
+    ),
   );
 }

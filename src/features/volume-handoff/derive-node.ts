@@ -10,7 +10,7 @@
  */
 import type { IFleetCutoverBlocker, IFleetCutoverTaskVerdict, TBlockerCode } from '../../contract/derivation.js';
 import { bareDigest } from '../../contract/digest.js';
-import { observedMountOf } from '../../contract/mount.js';
+import { isAnonymousVolumeName, observedMountOf } from '../../contract/mount.js';
 import type {
   IFleetCutoverCompleteLocalNodeSnapshot,
   IObservedContainer,
@@ -26,6 +26,7 @@ import type { IFleetCutoverScope, IFleetCutoverScopeService, TMountClass } from 
 import { mounterName } from '../../contract/scope.js';
 import { isMountPath } from '../../contract/storage-claim.js';
 import { isRunning, judgeTask, type TaskNode } from '../inventory/verdict.js';
+import { type JudgedVolumes, judgeVolumes } from './kept-volumes.js';
 import { forEachOverlap, type Located, normalizePath } from './overlap.js';
 
 /** One entry of the required set of a node. */
@@ -40,6 +41,7 @@ export interface RequiredEntry {
   readonly source: string;
   readonly mountPath: string;
   readonly volumeName: string | null;
+  /** By its name it may be an anonymous volume. */
   readonly anonymous: boolean;
 }
 
@@ -102,6 +104,8 @@ export interface NodeGateFacts {
   readonly confirmed: readonly GateContainer[];
   /** Every container of the service that is classed `coreflow`, in any state. */
   readonly relay: readonly (GateContainer & { readonly containerId: string; readonly imageDigest: string | null })[];
+  /** Of the required entries that are not written off. */
+  readonly volumes: JudgedVolumes;
   readonly spark: IFleetCutoverCompleteLocalNodeSnapshot['spark'] | null;
 }
 
@@ -148,8 +152,6 @@ function isNodeDirectory(options: IReducedDriverOptions | null): boolean {
   return options.type !== 'tmpfs' && !networkTypes.has(options.type);
 }
 
-const anonymousName = /^[0-9a-f]{64}$/;
-
 /** One mount of one container, or an entry whose container is gone, where it takes part in the comparison of sources. */
 interface Participant {
   /** The entry that this mount makes. */
@@ -192,7 +194,7 @@ export function makeBlocker(
 }
 
 /** At most 1,024 UTF-16 units, never half of a surrogate pair: half a pair has no canonical form. */
-function clip(detail: string): string {
+export function clip(detail: string): string {
   const end = /[\uD800-\uDBFF]/.test(detail.charAt(1023)) ? 1023 : 1024;
   return detail.slice(0, end);
 }
@@ -200,10 +202,10 @@ function clip(detail: string): string {
 export function deriveNode(facts: NodeFacts): NodeDerivation {
   const verdicts = judgeTasks(facts);
   const view = facts.scope === null ? null : new ScopeView(facts.scope, facts.nodeId);
-  const gate = gateFactsOf(facts, view);
+  const gate = (entries: readonly RequiredEntry[]) => gateFactsOf(facts, view, judgeVolumes(entries, facts.snapshot));
   if (facts.writtenOff?.node === true) {
     const prepared = facts.previous.filter((entry) => facts.prepared?.has(entry.handoffId) === true);
-    return { entries: prepared, blockers: [], verdicts, gate };
+    return { entries: prepared, blockers: [], verdicts, gate: gate([]) };
   }
   const blockers = new Map<string, Blocker>();
   const block = (found: readonly Blocker[]) => {
@@ -220,7 +222,7 @@ export function deriveNode(facts: NodeFacts): NodeDerivation {
       }),
     ]);
   }
-  if (view === null) return { entries: [], blockers: [...blockers.values()], verdicts, gate };
+  if (view === null) return { entries: [], blockers: [...blockers.values()], verdicts, gate: gate([]) };
 
   block(unknownTasks(facts, verdicts, view));
   const found = readMounts(facts, view);
@@ -252,7 +254,8 @@ export function deriveNode(facts: NodeFacts): NodeDerivation {
   const entries = [...kept.values()].sort((left, right) => compareText(left.handoffId, right.handoffId));
   const lost = facts.writtenOff?.entries;
   const left = [...blockers.values()].filter((each) => each.handoffId === null || lost?.has(each.handoffId) !== true);
-  return { entries, blockers: left, verdicts, gate };
+  const mattering = entries.filter((entry) => lost?.has(entry.handoffId) !== true);
+  return { entries, blockers: left, verdicts, gate: gate(mattering) };
 }
 
 /** The scope's statements as one node's derivation looks them up. */
@@ -328,7 +331,7 @@ class ScopeView {
 /** States in which a container can write, or is about to. */
 const activeStates: ReadonlySet<IObservedContainer['state']> = new Set(['created', 'running', 'paused', 'restarting']);
 
-function gateFactsOf(facts: NodeFacts, view: ScopeView | null): NodeGateFacts {
+function gateFactsOf(facts: NodeFacts, view: ScopeView | null, volumes: JudgedVolumes): NodeGateFacts {
   const active: GateContainer[] = [];
   const confirmed: GateContainer[] = [];
   const relay: NodeGateFacts['relay'][number][] = [];
@@ -350,6 +353,7 @@ function gateFactsOf(facts: NodeFacts, view: ScopeView | null): NodeGateFacts {
     active,
     confirmed,
     relay,
+    volumes,
     spark: facts.snapshot?.spark ?? null,
   };
 }
@@ -530,7 +534,7 @@ function entryOf(
     source: mount.source,
     mountPath: mount.destination,
     volumeName: mount.type === 'volume' ? mount.name : null,
-    anonymous: mount.type === 'volume' && mount.name !== null && anonymousName.test(mount.name),
+    anonymous: mount.type === 'volume' && mount.name !== null && isAnonymousVolumeName(mount.name),
   };
 }
 
@@ -557,7 +561,7 @@ function keepEntries(
 
 /**
  * A released anonymous volume that nobody uses leaves, unless it is prepared: what was prepared leaves only when it is named
- * or its handoff is removed, so that stopping a service takes nothing away.
+ * or its handoff is removed, so that stopping a service takes nothing away. One that the service's spec names is none.
  */
 function isReleasedAnonymous(
   facts: NodeFacts,
@@ -566,6 +570,11 @@ function isReleasedAnonymous(
   inUse: ReadonlySet<string>,
 ): boolean {
   if (!entry.anonymous || !view.releasesAnonymous(entry.serviceId)) return false;
+  const swarmServiceId = view.applicationOf(entry.serviceId)?.swarmServiceId ?? entry.swarmServiceId;
+  const named = (facts.specMounts.get(swarmServiceId) ?? []).some(
+    (mount) => mount.type === 'volume' && mount.source === entry.volumeName,
+  );
+  if (named) return false;
   return !inUse.has(entry.volumeName ?? '') && facts.prepared?.has(entry.handoffId) !== true;
 }
 
