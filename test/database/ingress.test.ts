@@ -535,6 +535,7 @@ describe('keys', () => {
           statementTimeoutMs: 15_000,
           lockTimeoutMs: 5_000,
           keys: keys === null ? null : { kind: 'environment', keys },
+          trustedProxies: [],
         },
         createLogger('silent'),
       );

@@ -26,7 +26,7 @@ beforeAll(async () => {
   installed = await installPackage();
   packageDirectory = join(installed.directory, 'node_modules', 'fleet-cutover');
   await cp(join(fixtures, 'consumer'), installed.directory, { recursive: true });
-}, 120_000);
+}, 300_000);
 
 afterAll(async () => {
   service?.child.kill('SIGTERM');

@@ -105,8 +105,11 @@ async function linkDependencies(directory: string): Promise<void> {
   await Promise.all([...parents].map((parent) => linkPrograms(parent, paths, directory)));
 }
 
-/** A dependency that is for another platform is not there. */
-async function linkTree(from: string, to: string): Promise<void> {
+/**
+ * Links where it can, copies where it can't. `nested`: with the `node_modules` below. What is not there, as a dependency for
+ * another platform is not, is left out.
+ */
+export async function linkTree(from: string, to: string, nested = false): Promise<void> {
   const entries = await readdir(from, { withFileTypes: true }).catch(() => undefined);
   if (entries === undefined) return;
   await mkdir(to, { recursive: true });
@@ -114,8 +117,10 @@ async function linkTree(from: string, to: string): Promise<void> {
     entries.map(async (entry) => {
       const [source, target] = [join(from, entry.name), join(to, entry.name)];
       if (entry.isDirectory()) {
-        if (entry.name !== 'node_modules') await linkTree(source, target);
+        if (nested || entry.name !== 'node_modules') await linkTree(source, target, nested);
       } else if (entry.isSymbolicLink()) await symlink(await readlink(source), target);
+      // npm writes its list of what is installed where it stands.
+      else if (entry.name === '.package-lock.json') await copyFile(source, target);
       else await link(source, target).catch(() => copyFile(source, target));
     }),
   );
