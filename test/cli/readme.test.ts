@@ -134,7 +134,9 @@ const steps: Record<string, Step> = {
 
   // What it does in phase pallet is told by test/cli/ingress.test.ts.
   'fleet-cutover ingress prepare --cluster c1 --service sv-…': async (line) => {
-    const listed = await world.run(`fleet-cutover call listServices --json '{"cursor":null,"limit":10}'`);
+    const listed = await world.run(
+      `fleet-cutover call listServices --json '{"clusterId":"c1","cursor":null,"limit":10}'`,
+    );
     const { services } = JSON.parse(listed.stdout) as { services: { serviceId: string }[] };
     world.substitutions.set('sv-…', services[0]?.serviceId ?? '');
     const { code, stderr } = await world.run(line);
