@@ -1,3 +1,4 @@
+import { isIP } from 'node:net';
 import { resolve } from 'node:path';
 import { Type, type Static } from '@sinclair/typebox';
 import { envSchema } from 'env-schema';
@@ -18,6 +19,8 @@ export interface Config {
   readonly keys: KeySource | null;
   /** Serve the API's description and a page that shows it. */
   readonly docs: boolean;
+  /** Addresses and ranges of proxies whose `X-Forwarded-For` is believed; empty: nobody's. */
+  readonly trustedProxies: readonly string[];
 }
 
 /** The environment is for development: it can be read from outside of the process. */
@@ -53,7 +56,11 @@ const Environment = Type.Object({
   KEY_ENCRYPTION_KEYS_FILE: Type.Optional(Type.String()),
   KEY_ENCRYPTION_KEYS: Type.Optional(Type.String()),
   LOCK_TIMEOUT_MS: Type.Integer({ default: 5_000, minimum: 1, maximum: 3_600_000 }),
+  TRUSTED_PROXIES: Type.Optional(Type.String()),
 });
+
+/** Names of all settings. */
+export const settingNames: readonly string[] = Object.keys(Environment.properties);
 
 /**
  * Reads the settings from an environment such as `process.env`; an empty variable counts as absent. Throws
@@ -74,7 +81,28 @@ export function readConfig(environment: Readonly<Record<string, string | undefin
     lockTimeoutMs: settings.LOCK_TIMEOUT_MS,
     keys: keySource(settings),
     docs: settings.DOCS === 'on',
+    trustedProxies: trustedProxies(settings.TRUSTED_PROXIES),
   };
+}
+
+/** Ranges by the name that everybody knows them by: this machine, and private networks. */
+const NAMED_RANGES: readonly string[] = ['loopback', 'uniquelocal'];
+
+/** A range without a bit would believe everybody. */
+function trustedProxies(text: string | undefined): string[] {
+  const proxies = (text ?? '').split(',').map((each) => each.trim());
+  if (proxies.length === 1 && proxies[0] === '') return [];
+  for (const each of proxies) {
+    const [address = '', bits, ...rest] = each.split('/');
+    const maximum = isIP(address) === 4 ? 32 : isIP(address) === 6 ? 128 : 0;
+    const fits = bits === undefined || (/^[1-9]\d{0,2}$/.test(bits) && Number(bits) <= maximum);
+    if (NAMED_RANGES.includes(each) || (maximum > 0 && fits && rest.length === 0 && !address.includes('%'))) continue;
+    throw new ConfigError(
+      'TRUSTED_PROXIES has to be addresses or ranges such as 10.0.0.0/8 with commas between, ' +
+        'loopback or uniquelocal (private networks)',
+    );
+  }
+  return proxies;
 }
 
 function keySource(settings: Static<typeof Environment>): KeySource | null {
@@ -87,8 +115,7 @@ function keySource(settings: Static<typeof Environment>): KeySource | null {
 }
 
 function validate(environment: Readonly<Record<string, string | undefined>>): Static<typeof Environment> {
-  const names = Object.keys(Environment.properties);
-  const present = names.flatMap((name) => (environment[name] ? [[name, environment[name]] as const] : []));
+  const present = settingNames.flatMap((name) => (environment[name] ? [[name, environment[name]] as const] : []));
   try {
     return envSchema<Static<typeof Environment>>({
       schema: Environment,

@@ -71,7 +71,7 @@ export class Service {
     const keyRing = await readKeyRing(config.keys);
     await demandKeys(deps, keyRing);
     this.#running.app = createApp(deps, {
-      server: { logger: this.#log },
+      server: { logger: this.#log, trustedProxies: config.trustedProxies },
       takeLargeReport: this.#running.workers.take,
       keyRing,
       docs: config.docs,

@@ -1,4 +1,4 @@
-import { isIPv6 } from 'node:net';
+import { isIP } from 'node:net';
 import { LRUCache } from 'lru-cache';
 import type { Clock } from '../clock.js';
 
@@ -57,11 +57,12 @@ export class LoginThrottle {
   }
 }
 
-/** Whoever has one IPv6 address has its whole /64. */
+/** Whoever has one IPv6 address has its whole /64. What a proxy passes on that is no address is nobody's own. */
 function network(address: string): string {
   const mapped = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(address)?.[1];
   if (mapped !== undefined) return mapped;
-  if (!isIPv6(address)) return address;
+  if (isIP(address) === 4) return address;
+  if (isIP(address) === 0) return 'unknown';
   const [head = '', tail] = (address.split('%')[0] ?? '').split('::');
   const groups = head === '' ? [] : head.split(':');
   const last = tail === undefined || tail === '' ? [] : tail.split(':');

@@ -47,6 +47,8 @@ export interface BoundRoute {
 
 export interface ServerOptions {
   readonly logger: Logger;
+  /** Addresses and ranges of proxies whose `X-Forwarded-For` tells the client's address. */
+  readonly trustedProxies?: readonly string[];
   /** Within it a request must have arrived completely, in milliseconds. */
   readonly requestTimeoutMs?: number;
   /** A connection on which nothing moves for this long is closed, in milliseconds. */
@@ -65,6 +67,7 @@ const DEFAULT_BODY_LIMIT = 1_024;
 
 export function createServer(options: ServerOptions): FastifyInstance {
   const requestTimeout = options.requestTimeoutMs ?? REQUEST_TIMEOUT_MS;
+  const trusted = options.trustedProxies ?? [];
   const app = fastify({
     loggerInstance: options.logger,
     // Its lines would show URLs; ours are in request-log.ts.
@@ -74,7 +77,7 @@ export function createServer(options: ServerOptions): FastifyInstance {
     connectionTimeout: options.idleTimeoutMs ?? IDLE_TIMEOUT_MS,
     keepAliveTimeout: KEEP_ALIVE_MS,
     http: { connectionsCheckingInterval: Math.min(requestTimeout, 5_000), headersTimeout: requestTimeout },
-    trustProxy: false,
+    trustProxy: trusted.length > 0 && [...trusted],
     // Requests that come on open connections while the shutdown is under way are answered, and then the connection ends.
     return503OnClosing: false,
     forceCloseConnections: 'idle',

@@ -536,6 +536,7 @@ describe('keys', () => {
           lockTimeoutMs: 5_000,
           docs: true,
           keys: keys === null ? null : { kind: 'environment', keys },
+          trustedProxies: [],
         },
         createLogger('silent'),
       );

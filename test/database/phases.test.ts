@@ -4,6 +4,7 @@ import { fleetCutoverPhases, fleetCutoverRuntimeRecord, type TFleetCutoverPhase 
 import { referenceOf } from '../../src/contract/schema.js';
 import { sparkSwarmNodeContracts } from '../../src/contract/limits.js';
 import { type Cutover, cutover } from '../support/cutover.js';
+import { gatesBothWays } from '../support/gate-view.js';
 import { referenceNamed } from '../support/handoff-set.js';
 import { mutationId, startService, type TestService } from '../support/service.js';
 import { scopeService, swarmNode, swarmService, taskContainer, volumeMount } from '../support/snapshots.js';
@@ -568,4 +569,20 @@ describe('evidence', () => {
     await cut.report(2);
     expect((await cut.unmet()).map((gate) => gate.code)).toEqual(['containers-stopped']);
   });
+});
+
+it('operators see of every gate what an advance would count, in whatever state the clusters above are', async () => {
+  const { rows } = await service.database.owner.query<{ cluster_id: string; phase: string }>(
+    'select cluster_id, phase from control.runtime_heads where cluster_id like $1 order by cluster_id',
+    ['ph-%'],
+  );
+  const unmet = new Set<string>();
+  for (const { cluster_id: clusterId } of rows) {
+    const { view, program } = await gatesBothWays(service, clusterId);
+    expect(view, clusterId).toEqual(program);
+    for (const { gate, missing } of view) if (missing !== null && missing > 0) unmet.add(gate);
+  }
+  expect(new Set(rows.map((row) => row.phase))).toEqual(new Set(fleetCutoverPhases));
+  // They were unmet somewhere, so that equal zeros are not all that was compared.
+  expect([...unmet].sort()).toEqual(expect.arrayContaining(['applications-stopped', 'targets-observed']));
 });

@@ -18,15 +18,20 @@ export interface ServiceProcessOptions {
   readonly environment: Readonly<Record<string, string>>;
   /** A module that is loaded before the service. */
   readonly preload?: string;
+  /** The built program of this directory instead of the source. */
+  readonly builtIn?: string;
 }
 
 const KEPT_LOG = 200_000;
 
 /** From the source, on a free port. Throws with the log's end where it does not come up. */
-export async function startServiceProcess({ environment, preload }: ServiceProcessOptions): Promise<ServiceProcess> {
+export async function startServiceProcess(options: ServiceProcessOptions): Promise<ServiceProcess> {
+  const { environment, preload, builtIn } = options;
   const before = preload === undefined ? [] : ['--import', pathToFileURL(preload).href];
-  const child = spawn(process.execPath, ['--import', 'tsx', ...before, join(ROOT, 'src', 'main.ts')], {
-    cwd: ROOT,
+  const program =
+    builtIn === undefined ? ['--import', 'tsx', ...before, join(ROOT, 'src', 'main.ts')] : [...before, 'dist/main.js'];
+  const child = spawn(process.execPath, program, {
+    cwd: builtIn ?? ROOT,
     env: { PATH: process.env['PATH'] ?? '', HOME: process.env['HOME'] ?? '', PORT: '0', ...environment },
     stdio: ['ignore', 'pipe', 'pipe'],
   });

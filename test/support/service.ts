@@ -54,6 +54,7 @@ export interface TestServiceOptions {
   readonly requestTimeoutMs?: number;
   readonly keyRing?: KeyRing;
   readonly random?: Random;
+  readonly trustedProxies?: readonly string[];
 }
 
 export async function startService(options: TestServiceOptions = {}): Promise<TestService> {
@@ -82,6 +83,7 @@ export async function startService(options: TestServiceOptions = {}): Promise<Te
     server: {
       logger: createLogger(options.logLevel ?? 'trace', sink),
       ...(options.requestTimeoutMs === undefined ? {} : { requestTimeoutMs: options.requestTimeoutMs }),
+      ...(options.trustedProxies === undefined ? {} : { trustedProxies: options.trustedProxies }),
     },
     takeLargeReport: workers.take,
     keyRing: options.keyRing ?? [{ keyId: 'test', key: new Secret(randomBytes(32).toString('base64')) }],

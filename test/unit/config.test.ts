@@ -19,6 +19,7 @@ describe('settings', () => {
       lockTimeoutMs: 5_000,
       keys: null,
       docs: true,
+      trustedProxies: [],
     });
   });
 
@@ -43,6 +44,31 @@ describe('settings', () => {
   ])('are refused: %o', (environment) => {
     expect(() => readConfig(environment)).toThrow(ConfigError);
     expect(() => readConfig(environment)).toThrow(Object.keys(environment).at(-1));
+  });
+
+  it('name the proxies that are believed', () => {
+    const read = (text: string) => readConfig({ TRUSTED_PROXIES: text }).trustedProxies;
+    expect(read('10.0.0.0/8, 192.0.2.7,2001:db8::/32,loopback')).toEqual([
+      '10.0.0.0/8',
+      '192.0.2.7',
+      '2001:db8::/32',
+      'loopback',
+    ]);
+    const wrong = [
+      '0.0.0.0/0',
+      '10.0.0.0/33',
+      '10.0.0.0/08',
+      '10.0.0.1/8/8',
+      '10.0.0.1,',
+      ',',
+      'true',
+      '*',
+      '1',
+      'proxy',
+    ];
+    for (const text of [...wrong, '::/129', 'fe80::1%eth0', '10.0.0.0/255.0.0.0']) {
+      expect(() => read(text), text).toThrow(ConfigError);
+    }
   });
 
   it('need the service’s URL beside the owner’s', () => {

@@ -13,6 +13,7 @@ import { LoginThrottle } from '../../src/http/login-throttle.js';
 import { readOwnerRequest, ResponseSchemaError, writeOwnerResponse } from '../../src/http/owner-body.js';
 import { problemText } from '../../src/http/problem-reply.js';
 import { createLogger, describeError } from '../../src/http/request-log.js';
+import { createServer } from '../../src/http/server.js';
 import { isRefused } from '../../src/refusal.js';
 
 describe('LoginThrottle', () => {
@@ -43,11 +44,40 @@ describe('LoginThrottle', () => {
     expect(made.fail('10.0.0.9', undefined)).toBe(3);
   });
 
+  it('counts what is no address as one', () => {
+    const { made } = throttle();
+    for (let times = 0; times < 20; times += 1) expect(made.fail(`not an address ${times}`, undefined)).toBeUndefined();
+    expect(made.fail('10.0.0.1:4711', undefined)).toBe(3);
+  });
+
   it('refills nothing where the clock was set back', () => {
     const { made, pass } = throttle();
     for (let times = 0; times < 11; times += 1) made.fail('10.0.0.1', 'node');
     pass(-500_000);
     expect(made.fail('10.0.0.2', 'node')).toBeGreaterThan(0);
+  });
+});
+
+describe('the client’s address', () => {
+  const addressSeen = async (trustedProxies: readonly string[] | undefined, from: string, forwarded: string) => {
+    const logger = createLogger('silent');
+    const app = createServer(trustedProxies === undefined ? { logger } : { logger, trustedProxies });
+    app.get('/address', (request, reply) => reply.send(request.ip));
+    const headers = { 'x-forwarded-for': forwarded };
+    return (await app.inject({ url: '/address', remoteAddress: from, headers })).body;
+  };
+
+  it('is the connection’s, whatever a header says, where no proxy is trusted', async () => {
+    expect(await addressSeen(undefined, '10.0.0.2', '192.0.2.1')).toBe('10.0.0.2');
+    expect(await addressSeen([], '10.0.0.2', '192.0.2.1')).toBe('10.0.0.2');
+  });
+
+  it('is the last one that no trusted proxy has, and nobody else’s header is believed', async () => {
+    expect(await addressSeen(['10.0.0.0/8'], '10.0.0.2', '192.0.2.1')).toBe('192.0.2.1');
+    expect(await addressSeen(['uniquelocal'], '::ffff:172.18.0.3', '198.51.100.9, 192.0.2.1, 10.1.1.1')).toBe(
+      '192.0.2.1',
+    );
+    expect(await addressSeen(['10.0.0.0/8'], '203.0.113.5', '192.0.2.1')).toBe('203.0.113.5');
   });
 });
 
