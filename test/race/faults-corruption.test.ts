@@ -242,11 +242,11 @@ describe('what an owner reads', () => {
   it('does not serve blockers and write-offs of edited rows', async () => {
     const { clusterId, nodes } = fleet;
     const { runtime } = await client.done('readFleetCutoverState', { clusterId });
-    await client.done('writeOffNode', {
+    await service.done('writeOffNode', {
       mutationId: `m-${clusterId}`,
       clusterId,
       nodeId: nodes[0]!.nodeId,
-      runtime: referenceIn(runtime),
+      runtime: referenceIn(runtime) as never,
       proposal: null,
       reason: 'the building burned down',
       verified: 'somebody was there',
