@@ -2,6 +2,7 @@
 /** Entry of the command line. Exit codes: 0 done, 1 refused, 2 usage, 3 unreachable or outcome unknown. */
 import { Command, CommanderError } from '@commander-js/extra-typings';
 import { explainStartupError } from '../startup-error.js';
+import { registerExport } from './export-command.js';
 import { registerHostCommands } from './host-commands.js';
 import { registerOpenApi } from './openapi-command.js';
 import { exitCodes, type TExitCode, UsageError } from './output.js';
@@ -14,6 +15,7 @@ const program = new Command('fleet-cutover')
 registerHostCommands(program);
 registerRemoteCommands(program);
 registerVerify(program);
+registerExport(program);
 registerOpenApi(program);
 
 try {

@@ -1,20 +1,33 @@
-/** `verify`: on the machine of the service, straight to its database, beside a running service or without one. */
+/**
+ * `verify`: on the machine of the service, straight to its database, beside a running service or without one; `verify FILE`: of
+ * exported evidence, anywhere.
+ */
+import { access, constants } from 'node:fs/promises';
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import { readConfig } from '../config.js';
 import { problemCatalogue } from '../contract/problems.js';
 import type { Finding } from '../features/verify/finding.js';
+import { readLines } from '../features/evidence/file.js';
+import type { LineFault } from '../features/evidence/load.js';
+import { type FileFinding, type FileReport, verifyFile } from '../features/evidence/verify-file.js';
 import { parseRememberedHead, type RememberedHead } from '../features/verify/remembered-head.js';
 import { verify, type VerifyProgress, type VerifyReport } from '../features/verify/verify.js';
 import { onHostDatabase } from '../host-access.js';
 import { isRefused } from '../refusal.js';
-import { explainStartupError } from '../startup-error.js';
+import { onTemporaryDatabase } from '../temporary-database.js';
 import { type CommandHost, processHost } from './command-host.js';
+import { failureReason } from './failure-reason.js';
 import { exitCodes, jsonOutputOption, printResult, UsageError } from './output.js';
+import { ProgressBar } from './progress-bar.js';
+import { untilSignalled } from './until-signalled.js';
 
 export function registerVerify(program: CommandUnknownOpts, host: CommandHost = processHost): void {
   program
     .command('verify')
-    .description('compute everything again from the rows of the database, and name every row that is wrong')
+    .description(
+      'compute everything again from the rows of the database, or of a file that export has written, and name every row that is wrong',
+    )
+    .argument('[file]', 'exported evidence; needs no database and no service')
     .option('--cluster <id>', 'this cluster alone, not all of them and the organizations')
     .option(
       '--from <head>',
@@ -27,31 +40,44 @@ export function registerVerify(program: CommandUnknownOpts, host: CommandHost = 
       'after',
       '\nExit codes: 0 everything is as it was written, 1 something is not, 2 usage, 3 it could not be verified.',
     )
-    .action(async ({ cluster, from, json }) => {
-      const progress = new ProgressBar(host, process.stderr.isTTY === true && json !== true);
+    .action(async (file, { cluster, from, json }) => {
+      if (file !== undefined && cluster !== undefined)
+        throw new UsageError('a file has one cluster: --cluster is for the database');
+      const progress = new ProgressBar(host, json === true);
+      const show = ({ clusterId, rows, total }: VerifyProgress) =>
+        progress.show(rows, total, clusterId ?? (file === undefined ? 'audit chains' : 'reading'));
       try {
-        const input = { clusterId: cluster ?? null, remembered: from };
-        const report = await onHostDatabase(readConfig(host.environment), (deps) =>
-          verify(deps, input, (step) => progress.show(step)),
-        );
-        progress.end();
-        if (isRefused(report)) {
-          const { code, detail } = report.problem;
-          host.stderr(`Could not verify (${code}): ${detail ?? problemCatalogue[code].title}\n`);
-          host.setExitCode(exitCodes.unreachable);
+        if (file === undefined) {
+          const input = { clusterId: cluster ?? null, remembered: from };
+          const report = await onHostDatabase(readConfig(host.environment), (deps) => verify(deps, input, show));
+          progress.end();
+          if (isRefused(report)) {
+            const { code, detail } = report.problem;
+            host.stderr(`Could not verify (${code}): ${detail ?? problemCatalogue[code].title}\n`);
+            host.setExitCode(exitCodes.unreachable);
+            return;
+          }
+          printReport(host, report, json === true, reportLines(report));
           return;
         }
-        printResult(host, report, json === true, () => reportLines(report));
-        host.setExitCode(report.clean ? exitCodes.done : exitCodes.refused);
+        await access(file, constants.R_OK);
+        const report = await untilSignalled((signal) =>
+          onTemporaryDatabase(signal, (database) => verifyFile(() => readLines(file), database, from, show)),
+        );
+        progress.end();
+        printReport(host, report, json === true, fileReportLines(report));
       } catch (error) {
         progress.end();
         // Every failure means the same here: nothing is known about the rows.
-        host.stderr(
-          `Could not verify: ${explainStartupError(error) ?? (error instanceof Error ? error.message : 'failed')}\n`,
-        );
+        host.stderr(`Could not verify: ${failureReason(error)}\n`);
         host.setExitCode(exitCodes.unreachable);
       }
     });
+}
+
+function printReport(host: CommandHost, report: { readonly clean: boolean }, asJson: boolean, lines: string[]): void {
+  printResult(host, report, asJson, () => lines);
+  host.setExitCode(report.clean ? exitCodes.done : exitCodes.refused);
 }
 
 function rememberedHead(text: string): RememberedHead {
@@ -66,44 +92,40 @@ function rememberedHead(text: string): RememberedHead {
 function reportLines(report: VerifyReport): string[] {
   const scope = `${report.rows} rows of ${report.clusters.length === 1 ? 'cluster' : 'clusters'} ${report.clusters.join(', ') || 'none'}`;
   if (report.clean) return [`clean: ${scope} are as they were written`];
-  const unlisted = report.findingCount - report.findings.length;
   return [
     ...report.findings.map(findingLine),
-    ...(unlisted > 0 ? [`… and ${unlisted} more`] : []),
+    ...unlisted(report.findingCount - report.findings.length),
     ...report.skipped.map((what) => `not compared: ${what}`),
     `${report.findingCount} of ${scope} are wrong`,
   ];
 }
 
+function fileReportLines(report: FileReport): string[] {
+  const scope = `the evidence of cluster ${report.clusters.join() || 'unknown'}`;
+  if (report.clean) return [`clean: ${scope} is as it was written, with the digest ${report.digest}`];
+  return [
+    ...report.faults.map(faultLine),
+    ...unlisted(report.faultCount - report.faults.length),
+    ...report.findings.map(fileFindingLine),
+    ...unlisted(report.findingCount - report.findings.length),
+    ...report.skipped.map((what) => `not compared: ${what}`),
+    `${report.faultCount} lines and ${report.findingCount} rows of ${scope} are wrong`,
+  ];
+}
+
+function unlisted(count: number): string[] {
+  return count > 0 ? [`… and ${count} more`] : [];
+}
+
+function faultLine({ line, what, how }: LineFault): string {
+  return `line ${line}: ${what} (${how})`;
+}
+
+function fileFindingLine(finding: FileFinding): string {
+  return `${finding.line === null ? '' : `line ${finding.line}: `}${findingLine(finding)}`;
+}
+
 function findingLine({ table, key, what, how }: Finding): string {
   const columns = Object.entries(key).map(([name, value]) => `${name}=${value ?? '?'}`);
   return `${table} ${columns.join(' ')}: ${what} (${how})`;
-}
-
-const width = 30;
-/** Milliseconds between two drawings. */
-const interval = 100;
-
-class ProgressBar {
-  readonly #host: CommandHost;
-  readonly #visible: boolean;
-  #drawn = 0;
-
-  constructor(host: CommandHost, visible: boolean) {
-    this.#host = host;
-    this.#visible = visible;
-  }
-
-  show({ clusterId, rows, total }: VerifyProgress): void {
-    const now = performance.now();
-    if (!this.#visible || now - this.#drawn < interval) return;
-    this.#drawn = now;
-    const share = Math.min(1, rows / Math.max(1, total));
-    const bar = '#'.repeat(Math.round(share * width)).padEnd(width, '.');
-    this.#host.stderr(`\r\u001b[K[${bar}] ${Math.floor(share * 100)} % ${clusterId ?? 'audit chains'}`);
-  }
-
-  end(): void {
-    if (this.#drawn > 0) this.#host.stderr('\r\u001b[K');
-  }
 }

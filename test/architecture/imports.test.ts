@@ -24,12 +24,15 @@ const features = [
   'ingress',
   'watch',
   'verify',
+  'evidence',
 ];
 
 /** Files that decide or derive: no database, no clock, no randomness, no transport. */
 const pureFiles = [
   'features/audit/chain.ts',
   'features/audit/context.ts',
+  'features/evidence/format.ts',
+  'features/evidence/tables.ts',
   'features/gate/facts-about.ts',
   'features/gate/gates.ts',
   'features/held-fence/evidence.ts',

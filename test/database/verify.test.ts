@@ -787,6 +787,29 @@ describe('later phases', () => {
       expect(await found()).toEqual([retirement]);
     });
 
+    test.each([
+      ['runtime_revisions', `'"phase":"draining"', '"phase":"swarm"'`, 2],
+      ['target_set_revisions', `'"nodeIds":["', '"nodeIds":["x'`, 1],
+      ['manager_snapshots', `'"availability":"active"', '"availability":"drain"'`, 1],
+    ])('a record of %s that somebody edited', async (table, change, generation) => {
+      await edit(
+        table,
+        `update control.${table} set record = replace(record, ${change}) where ${here} and generation = $1`,
+        [generation],
+      );
+      expect(await found()).toEqual([{ table, key: at({ generation }) }]);
+    });
+
+    test('a spec’s record that somebody edited', async () => {
+      const key = { service_id: stage.serviceId, generation: 1 };
+      await edit(
+        'service_spec_revisions',
+        `update control.service_spec_revisions set record = replace(record, '"publishedPorts":[]', '"publishedPorts":[{}]') where service_id = $1 and generation = 1`,
+        [stage.serviceId],
+      );
+      expect(await found()).toEqual([{ table: 'service_spec_revisions', key: at(key) }]);
+    });
+
     test('a retirement that nobody made', async () => {
       await edit(
         'coreflow_retirements',

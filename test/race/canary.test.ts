@@ -20,6 +20,7 @@ import {
   protocol,
   upsertOf,
 } from '../support/fault-fleet.js';
+import { exportedText } from '../support/forged-evidence.js';
 import {
   observationPath,
   openRawClient,
@@ -120,6 +121,7 @@ async function findings(): Promise<string[]> {
     ...holders('process list', await processList()),
     ...holders('database log', await databaseLog()),
     ...(await tables()).flatMap(([place, text]) => holders(place, text)),
+    ...holders('exported evidence', await exportedText(service.deps, fleet.clusterId)),
   ];
 }
 
@@ -138,11 +140,16 @@ describe('a leak that is planted on purpose', () => {
       await owner.query('create table control.leaks (as_text text, as_bytes bytea, as_json jsonb)');
       await owner.query('insert into control.leaks (as_text) values ($1)', [leak]);
       await owner.query(`do $$ begin raise log '${leak}'; end $$`);
+      await owner.query('update control.nodes set fence_store_id = $1 where node_id = $2', [
+        leak,
+        fleet.nodes[0]!.nodeId,
+      ]);
       const found = await findings();
       expect(found).toContain('log: leak');
       expect(found).toContain('answer: leak');
       expect(found).toContain('process list: leak');
       expect(found).toContain('table control.leaks: leak');
+      expect(found).toContain('exported evidence: leak');
       if ((await databaseLog()) !== '') expect(found).toContain('database log: leak');
       for (const [column, value] of [
         ['as_bytes', Buffer.from(leak)],
@@ -155,6 +162,7 @@ describe('a leak that is planted on purpose', () => {
     } finally {
       child.kill('SIGKILL');
       await owner.query('drop table if exists control.leaks');
+      await owner.query('update control.nodes set fence_store_id = null where fence_store_id = $1', [leak]);
       planted.clear();
       answers.length = 0;
     }

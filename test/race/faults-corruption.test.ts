@@ -185,6 +185,90 @@ describe('an aggregate’s header', () => {
   });
 });
 
+describe('what an owner reads', () => {
+  const state = () => client.owner('readFleetCutoverState', { clusterId: fleet.clusterId });
+  const list = (method: string) => client.owner(method, { clusterId: fleet.clusterId, cursor: null, limit: 100 });
+  const pinless = (method: string, pin: string) => client.owner(method, { clusterId: fleet.clusterId, [pin]: null });
+  const explain = (subject: object) => client.owner('explainFleetCutover', { clusterId: fleet.clusterId, subject });
+
+  it.each<[string, string, string, () => Promise<RawAnswer>]>([
+    ['the aggregate', 'aggregate_revisions', `'"requiredCount":40', '"requiredCount":41'`, state],
+    ['the runtime', 'runtime_revisions', `'"phase":"swarm"', '"phase":"pallet"'`, state],
+    ['the runtime', 'runtime_revisions', `'"phase":"swarm"', '"phase":"pallet"'`, () => explain({ kind: 'cluster' })],
+    ['the derivation', 'derivation_revisions', `'"requiredCount":40', '"requiredCount":41'`, state],
+    [
+      'the scope',
+      'scope_revisions',
+      `'"class":"application"', '"class":"excluded"'`,
+      () => pinless('readFleetCutoverScope', 'scope'),
+    ],
+    [
+      'the target set',
+      'target_set_revisions',
+      `'"nodeIds":["', '"nodeIds":["x'`,
+      () => pinless('readFleetCutoverTargetSet', 'targetSet'),
+    ],
+    [
+      'the manager’s snapshot',
+      'manager_snapshots',
+      `'"availability":"active"', '"availability":"drain"'`,
+      () => pinless('readFleetCutoverManagerSnapshot', 'snapshot'),
+    ],
+    [
+      'a node’s snapshot',
+      'local_snapshots',
+      `'"state":"running"', '"state":"exited"'`,
+      () => list('listFleetCutoverUncoveredVolumes'),
+    ],
+  ])('does not serve %s of an edited row of %s', async (_what, table, values, read) => {
+    expect((await read()).status).toBe(200);
+    const of = `control.${table} where cluster_id = $1`;
+    await edit(
+      `update control.${table} set record = replace(record, ${values})
+        where cluster_id = $1 and generation = (select max(generation) from ${of})`,
+    );
+    expect(corrupt(await read())).toEqual(refused);
+    expect((await named()).flat()).toEqual([table]);
+  });
+
+  it('does not serve a text that is no JSON any more', async () => {
+    await edit(
+      `update control.aggregate_revisions set record = '{' || record where cluster_id = $1 and generation = $2`,
+      head.generation,
+    );
+    expect(corrupt(await state())).toEqual(refused);
+  });
+
+  it('does not serve blockers and write-offs of edited rows', async () => {
+    const { clusterId, nodes } = fleet;
+    const { runtime } = await client.done('readFleetCutoverState', { clusterId });
+    await service.done('writeOffNode', {
+      mutationId: `m-${clusterId}`,
+      clusterId,
+      nodeId: nodes[0]!.nodeId,
+      runtime: referenceIn(runtime) as never,
+      proposal: null,
+      reason: 'the building burned down',
+      verified: 'somebody was there',
+    });
+    expect((await explain({ kind: 'cluster' })).status).toBe(200);
+    await edit(`update control.write_offs set record = replace(record, 'burned', 'turned') where cluster_id = $1`);
+    expect(corrupt(await explain({ kind: 'cluster' }))).toEqual(refused);
+    await edit(`update control.write_offs set record = replace(record, 'turned', 'burned') where cluster_id = $1`);
+    const { rows } = await service.database.owner.query<{ generation: string }>(
+      'select generation from control.derivation_heads where cluster_id = $1',
+      [clusterId],
+    );
+    await edit(
+      `insert into control.blockers (cluster_id, blocker_id, since, code, part, record)
+        values ($1, 'bl-added', $2, 'scope-missing', '', '{"code":"scope-missing","detail":"","id":"bl-added"}')`,
+      rows[0]!.generation,
+    );
+    expect(corrupt(await explain({ kind: 'cluster' }))).toEqual(refused);
+    expect(corrupt(await list('listFleetCutoverBlockers'))).toEqual(refused);
+  });
+});
+
 describe('an audit row', () => {
   it('with an edited result is not replayed', async () => {
     const body = prepareBody(fleet, { expectedAggregate: head, upserts: [upsertOf(fleet.keys[0]!, 9)] });

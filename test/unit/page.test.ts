@@ -4,7 +4,7 @@ import {
   type IFleetCutoverPreparedVolumeHandoffPage,
 } from '../../src/contract/handoff.js';
 import { entriesPerPage, makePage, readPage, splicePage } from '../../src/features/volume-handoff/page.js';
-import { readStored } from '../../src/features/volume-handoff/stored-record.js';
+import { readStored } from '../../src/stored-record.js';
 import { handoffSet, referenceNamed } from '../support/handoff-set.js';
 import { independentBareDigest, independentJson } from '../support/independent-digest.js';
 

@@ -13,6 +13,7 @@ import { present } from '../../db/present.js';
 import { qb } from '../../db/query.js';
 import type { ReadTx } from '../../db/transaction.js';
 import type { Deps } from '../../deps.js';
+import { demandBlocker } from '../../stored-record.js';
 import type { AdministratorActor } from '../auth/actor.js';
 import { readCluster } from '../fleet/read-cluster.js';
 import { readRuntime } from '../phase/facts.js';
@@ -178,11 +179,11 @@ function verdictRows(tx: ReadTx, clusterId: string, condition: Condition): Promi
 
 async function blockerRows(tx: ReadTx, clusterId: string, condition: Condition): Promise<IFleetCutoverBlocker[]> {
   const rows = await tx.rows(
-    sql<{ record: string }>`
-      select record from control.blockers where cluster_id = ${clusterId} and until is null and (${condition})
+    sql<{ id: string; record: string }>`
+      select blocker_id as id, record from control.blockers where cluster_id = ${clusterId} and until is null and (${condition})
       order by part, blocker_id limit ${shown}`.compile(qb),
   );
-  return rows.map((row) => JSON.parse(row.record) as IFleetCutoverBlocker);
+  return rows.map(demandBlocker);
 }
 
 async function entryRows(tx: ReadTx, clusterId: string, condition: Condition): Promise<IFleetCutoverRequiredEntry[]> {

@@ -74,7 +74,7 @@ export async function loadGateFacts(
   named = 10,
 ): Promise<LoadedGateFacts> {
   const { clusterId, clusterLife } = cluster;
-  const [current, nodes, manager, aggregate, derivationHead, blockers, missing, record] = await Promise.all([
+  const [current, nodes, manager, aggregate, derivationHead, blockers, missing, runtimeRevision] = await Promise.all([
     currentScope(tx, clusterId),
     nodeRows(tx, clusterId),
     managerRow(tx, clusterId),
@@ -82,10 +82,9 @@ export async function loadGateFacts(
     readDerivationHead(tx, clusterId),
     currentBlockers(tx, clusterId, named),
     missingHandoffs(tx, clusterId, named),
-    runtimeRecord(tx, clusterId, runtime.generation),
+    runtimeRecord(tx, clusterId, runtime),
   ]);
   const { scope } = current;
-  const runtimeRevision = JSON.parse(record.record) as IFleetCutoverRuntime;
   const applications = (scope?.services ?? [])
     .filter((service) => service.class === 'application')
     .map((each) => each.swarmServiceId);

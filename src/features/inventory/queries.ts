@@ -4,6 +4,7 @@ import type { IFleetCutoverManagerSnapshot } from '../../contract/observation.js
 import { refuse, type Refused } from '../../contract/problems.js';
 import { sameReference } from '../../contract/schema.js';
 import type { Deps } from '../../deps.js';
+import { demandSnapshot } from '../../stored-record.js';
 import type { AdministratorActor } from '../auth/actor.js';
 import { readCluster } from '../fleet/read-cluster.js';
 import { managerSnapshot, managerSnapshotHead, managerSnapshotReference } from './facts.js';
@@ -21,6 +22,10 @@ export function readFleetCutoverManagerSnapshot(
     if (accepted === undefined) return refuse('pin-unknown');
     const reference = managerSnapshotReference(cluster.clusterLife, { generation, digest: accepted.digest });
     if (pin !== null && !sameReference(pin, reference)) return refuse('pin-unknown');
-    return { reference, snapshot: JSON.parse(accepted.record) as IFleetCutoverManagerSnapshot };
+    const { record, digest } = accepted;
+    return {
+      reference,
+      snapshot: demandSnapshot<IFleetCutoverManagerSnapshot>('IFleetCutoverManagerSnapshot', record, digest),
+    };
   });
 }

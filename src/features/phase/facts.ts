@@ -2,11 +2,12 @@
 import { sql } from 'kysely';
 import { type Refused, refuseStale } from '../../contract/problems.js';
 import { runtimeId } from '../../contract/record-id.js';
-import type { TFleetCutoverPhase } from '../../contract/runtime.js';
+import type { IFleetCutoverRuntime, TFleetCutoverPhase } from '../../contract/runtime.js';
 import { type Reference, sameReference } from '../../contract/schema.js';
 import { qb } from '../../db/query.js';
 import { queueFor } from '../../db/queue.js';
 import type { ReadTx, Tx } from '../../db/transaction.js';
+import { demandStored } from '../../stored-record.js';
 
 export interface RuntimeHead {
   readonly generation: number;
@@ -35,14 +36,15 @@ function selectRuntime(clusterId: string) {
   return sql<RuntimeHead>`select generation, digest, phase from control.runtime_heads where cluster_id = ${clusterId}`;
 }
 
-/** The record of one runtime generation as its canonical JSON. */
-export function runtimeRecord(tx: ReadTx, clusterId: string, generation: number): Promise<{ record: string }> {
-  return tx.one(
+/** The record of a runtime. Throws `CorruptRecordError`. */
+export async function runtimeRecord(tx: ReadTx, clusterId: string, head: RuntimeHead): Promise<IFleetCutoverRuntime> {
+  const { record } = await tx.one(
     sql<{ record: string }>`
-      select record from control.runtime_revisions where cluster_id = ${clusterId} and generation = ${generation}`.compile(
+      select record from control.runtime_revisions where cluster_id = ${clusterId} and generation = ${head.generation}`.compile(
       qb,
     ),
   );
+  return demandStored('IFleetCutoverRuntime', record, head);
 }
 
 export function runtimeReference(clusterLife: string, head: RuntimeHead): Reference {

@@ -49,6 +49,26 @@ export function refuseOtherScope(
   return sameReference(expected, current) ? null : refuseStale('scope-stale', expectation, current);
 }
 
+export interface StoredRevision {
+  readonly generation: number;
+  readonly digest: Reference['digest'];
+  readonly record: string;
+}
+
+/** A revision as it is stored, for whoever gives it away; undefined where there is none. */
+export function storedRevision(
+  tx: ReadTx,
+  table: 'scope_revisions' | 'target_set_revisions',
+  clusterId: string,
+  generation: number,
+): Promise<StoredRevision | undefined> {
+  return tx.maybe(
+    sql<StoredRevision>`
+      select generation, digest, record from ${sql.table(`control.${table}`)}
+      where cluster_id = ${clusterId} and generation = ${generation}`.compile(qb),
+  );
+}
+
 /** The record of one scope generation; undefined where there is none. */
 export async function scopeRevision(
   tx: ReadTx,

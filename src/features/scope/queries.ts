@@ -1,12 +1,14 @@
 /** Scope and target set as administrators and operators read them. */
 import type { MethodRequest, MethodResponse } from '../../contract/methods.js';
 import { refuse, type Refused } from '../../contract/problems.js';
+import type { IFleetCutoverScope, IFleetCutoverTargetSet } from '../../contract/scope.js';
 import { referenceOf, sameReference } from '../../contract/schema.js';
 import { present } from '../../db/present.js';
 import type { Deps } from '../../deps.js';
+import { demandStored } from '../../stored-record.js';
 import type { AdministratorActor } from '../auth/actor.js';
 import { readCluster } from '../fleet/read-cluster.js';
-import { readScopeHead, readTargetSetHead, scopeRevision, targetSetRevision } from './facts.js';
+import { readScopeHead, readTargetSetHead, storedRevision } from './facts.js';
 
 export function readFleetCutoverScope(
   deps: Deps,
@@ -16,8 +18,9 @@ export function readFleetCutoverScope(
   const { clusterId, scope: pin } = input;
   return readCluster(deps, 'readFleetCutoverScope', actor, clusterId, async (tx) => {
     const generation = pin?.generation ?? present(await readScopeHead(tx, clusterId)).generation;
-    const scope = await scopeRevision(tx, clusterId, generation);
-    if (scope === undefined) return refuse(pin === null ? 'record-unknown' : 'pin-unknown');
+    const stored = await storedRevision(tx, 'scope_revisions', clusterId, generation);
+    if (stored === undefined) return refuse(pin === null ? 'record-unknown' : 'pin-unknown');
+    const scope = demandStored<IFleetCutoverScope>('IFleetCutoverScope', stored.record, stored);
     return pin !== null && !sameReference(pin, referenceOf(scope)) ? refuse('pin-unknown') : { scope };
   });
 }
@@ -30,8 +33,9 @@ export function readFleetCutoverTargetSet(
   const { clusterId, targetSet: pin } = input;
   return readCluster(deps, 'readFleetCutoverTargetSet', actor, clusterId, async (tx) => {
     const generation = pin?.generation ?? present(await readTargetSetHead(tx, clusterId)).generation;
-    const targetSet = await targetSetRevision(tx, clusterId, generation);
-    if (targetSet === undefined) return refuse(pin === null ? 'record-unknown' : 'pin-unknown');
+    const stored = await storedRevision(tx, 'target_set_revisions', clusterId, generation);
+    if (stored === undefined) return refuse(pin === null ? 'record-unknown' : 'pin-unknown');
+    const targetSet = demandStored<IFleetCutoverTargetSet>('IFleetCutoverTargetSet', stored.record, stored);
     return pin !== null && !sameReference(pin, referenceOf(targetSet)) ? refuse('pin-unknown') : { targetSet };
   });
 }

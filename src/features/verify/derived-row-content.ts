@@ -1,10 +1,10 @@
 /** Required entries and blockers, closed ones too, against what they say of themselves. */
 import { sql } from 'kysely';
 import type { IFleetCutoverBlocker } from '../../contract/derivation.js';
-import { bareDigest } from '../../contract/digest.js';
 import { observedMountOf } from '../../contract/mount.js';
 import { handoffId } from '../../contract/record-id.js';
 import { qb } from '../../db/query.js';
+import { expectedBlockerId } from '../../stored-record.js';
 import type { StoredEntry } from './derived-rows.js';
 import { readCanonical } from './sealed-record.js';
 import { pagesOf, type Verification, type VerifiedCluster } from './verification.js';
@@ -73,9 +73,6 @@ interface BlockerRow {
   readonly record: string;
 }
 
-/** A longer detail is cut in the record, so that its id can't be taken again. */
-const maximumDetail = 1_023;
-
 async function verifyBlockers(verification: Verification, clusterId: string): Promise<void> {
   const { tx, findings } = verification;
   const pages = pagesOf<BlockerRow>((last) =>
@@ -104,11 +101,10 @@ async function verifyBlockers(verification: Verification, clusterId: string): Pr
 function blockerFault(row: BlockerRow): string | null {
   const value = readCanonical(row.record) as IFleetCutoverBlocker | undefined;
   if (value === undefined) return 'the record is not canonical JSON';
-  const { id, ...content } = value;
+  const { id } = value;
   if (id !== row.id || value.code !== row.code || value.nodeId !== row.nodeId || row.part !== (value.nodeId ?? '')) {
     return 'the record has another id, code or node than the row';
   }
-  if (value.detail.length >= maximumDetail) return null;
-  const expected = `bl-${bareDigest(content).slice('sha256:'.length, 'sha256:'.length + 40)}`;
+  const expected = expectedBlockerId(value) ?? id;
   return expected === id ? null : `its content has the id ${expected}`;
 }

@@ -21,6 +21,10 @@ export class Findings {
   readonly #rows = new Set<string>();
   #unlisted = 0;
 
+  constructor(known: readonly Finding[] = []) {
+    for (const { table, key, what, how } of known) this.add(table, key, what, how);
+  }
+
   get total(): number {
     return this.list.length + this.#unlisted;
   }

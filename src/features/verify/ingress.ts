@@ -10,7 +10,7 @@ import { recordId, runtimeId, scopeId, targetSetId } from '../../contract/record
 import { qb } from '../../db/query.js';
 import { launcherSecretId } from '../ingress/designation.js';
 import { compareReferences } from './references.js';
-import { RevisionChain } from './revisions.js';
+import { recordsAfter, RevisionChain } from './revisions.js';
 import { readCanonical, type StoredRecord } from './sealed-record.js';
 import { pagesOf, type Verification, type VerifiedCluster } from './verification.js';
 
@@ -21,7 +21,7 @@ const secretsPerPage = 500;
 
 /** Holds one name per designation, each of which an administrator made. */
 export async function verifyIngress(verification: Verification, cluster: VerifiedCluster): Promise<void> {
-  const { tx, findings } = verification;
+  const { findings } = verification;
   const { clusterId, clusterLife } = cluster;
   const key = (generation: number) => ({ cluster_id: clusterId, generation });
   const chain = new RevisionChain<Designation, StoredRecord>(verification, {
@@ -36,23 +36,12 @@ export async function verifyIngress(verification: Verification, cluster: Verifie
     },
   });
   const designated = new Set<string>();
-  const pages = pagesOf<StoredRecord>((last) =>
-    tx.rows(
-      sql<StoredRecord>`
-        select generation, digest, record from control.ingress_designation_revisions
-        where cluster_id = ${clusterId} and generation > ${last?.generation ?? 0}
-        order by generation limit ${designationsPerPage}`.compile(qb),
-    ),
-  );
-  for await (const rows of pages) {
-    for (const row of rows) {
-      const designation = chain.take(row);
-      if (designation === null) continue;
-      designated.add(nameOf(designation.secret));
-      await compareDesignation(verification, cluster, designation);
-    }
-    verification.advance(rows.length);
-  }
+  const after = recordsAfter(verification, 'ingress_designation_revisions', clusterId, designationsPerPage);
+  await chain.takeAll(after, async (designation) => {
+    if (designation === null) return;
+    designated.add(nameOf(designation.secret));
+    await compareDesignation(verification, cluster, designation);
+  });
   await compareHead(verification, clusterId, chain);
   const complete = !findings.hasAny('ingress_designation_revisions', { cluster_id: clusterId });
   await verifySealedSecrets(verification, cluster, complete ? designated : null);

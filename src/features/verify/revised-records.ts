@@ -42,18 +42,14 @@ async function verifyChain<
         ? (of.contradiction?.(value, row) ?? null)
         : `the record is of cluster ${value.clusterId}`,
   });
-  const pages = pagesOf<R>((last) =>
+  await chain.takeAll((generation) =>
     tx.rows(
       sql<R>`
         select * from ${sql.table(`control.${table}_revisions`)}
-        where cluster_id = ${clusterId} and generation > ${last?.generation ?? 0}
+        where cluster_id = ${clusterId} and generation > ${generation}
         order by generation limit ${revisionsPerPage}`.compile(qb),
     ),
   );
-  for await (const rows of pages) {
-    for (const row of rows) chain.take(row);
-    verification.advance(rows.length);
-  }
   const head = await tx.maybe(
     sql<H>`select * from ${sql.table(`control.${table}_heads`)} where cluster_id = ${clusterId}`.compile(qb),
   );
@@ -164,17 +160,13 @@ async function verifySpec(verification: Verification, clusterId: string, head: S
         ? null
         : `the record is of ${value.clusterId} ${value.serviceId}`,
   });
-  const pages = pagesOf<StoredRecord>((last) =>
+  await chain.takeAll((generation) =>
     tx.rows(
       sql<StoredRecord>`
         select generation, digest, record from control.service_spec_revisions
-        where cluster_id = ${clusterId} and service_id = ${serviceId} and generation > ${last?.generation ?? 0}
+        where cluster_id = ${clusterId} and service_id = ${serviceId} and generation > ${generation}
         order by generation limit ${revisionsPerPage}`.compile(qb),
     ),
   );
-  for await (const rows of pages) {
-    for (const row of rows) chain.take(row);
-    verification.advance(rows.length);
-  }
   chain.end(head, 'service_spec_heads', owner);
 }

@@ -3,9 +3,11 @@
  */
 import type { ContractRecord } from '../../contract/record.js';
 import type { Reference } from '../../contract/schema.js';
+import { sql } from 'kysely';
+import { qb } from '../../db/query.js';
 import type { RowKey } from './finding.js';
 import { judgeSealed, type StoredRecord } from './sealed-record.js';
-import type { Verification } from './verification.js';
+import { pagesOf, type Verification } from './verification.js';
 
 export interface RevisedRecord extends Reference {
   readonly predecessor: Reference | null;
@@ -28,6 +30,21 @@ export interface LastRevision<T> {
   readonly value: T | null;
 }
 
+/** Rows of the cluster's one chain in a table that has nothing but records, after a generation. */
+export function recordsAfter(
+  { tx }: Verification,
+  table: 'ingress_designation_revisions' | 'coreflow_retirements',
+  clusterId: string,
+  limit: number,
+): (generation: number) => Promise<StoredRecord[]> {
+  return (generation) =>
+    tx.rows(
+      sql<StoredRecord>`
+        select generation, digest, record from ${sql.table(`control.${table}`)}
+        where cluster_id = ${clusterId} and generation > ${generation} order by generation limit ${limit}`.compile(qb),
+    );
+}
+
 /** Takes the rows of one chain in ascending generation. */
 export class RevisionChain<T extends RevisedRecord, R extends StoredRecord> {
   readonly #verification: Verification;
@@ -41,6 +58,17 @@ export class RevisionChain<T extends RevisedRecord, R extends StoredRecord> {
 
   get last(): LastRevision<T> | undefined {
     return this.#last;
+  }
+
+  /** Takes all rows, a page at a time; `after` gives the page after a generation. */
+  async takeAll(
+    after: (generation: number) => Promise<R[]>,
+    each: (value: T | null, row: R) => Promise<void> = () => Promise.resolve(),
+  ): Promise<void> {
+    for await (const rows of pagesOf<R>((last) => after(last?.generation ?? 0))) {
+      for (const row of rows) await each(this.take(row), row);
+      this.#verification.advance(rows.length);
+    }
   }
 
   /** Gives the record, or null where the row is broken. */

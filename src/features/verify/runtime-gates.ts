@@ -16,9 +16,9 @@ import {
 import { fleetCutoverRuntimeRecord, type IFleetCutoverRuntime } from '../../contract/runtime.js';
 import { qb } from '../../db/query.js';
 import { compareReferences, type NamedRecord } from './references.js';
-import { RevisionChain } from './revisions.js';
+import { recordsAfter, RevisionChain } from './revisions.js';
 import { readCanonical, type StoredRecord } from './sealed-record.js';
-import { pagesOf, type Verification, type VerifiedCluster } from './verification.js';
+import type { Verification, VerifiedCluster } from './verification.js';
 
 type Retirement = IFleetCutoverCoreflowRetirementEvidence;
 
@@ -101,7 +101,7 @@ async function verifyRetirements(
   runtimes: readonly IFleetCutoverRuntime[],
   complete: boolean,
 ): Promise<void> {
-  const { tx, findings } = verification;
+  const { findings } = verification;
   const { clusterId, clusterLife } = cluster;
   const named = new Map(
     runtimes.flatMap(({ generation, gate }) => {
@@ -117,30 +117,19 @@ async function verifyRetirements(
     key,
     contradiction: (value) => (value.clusterId === clusterId ? null : `the record is of cluster ${value.clusterId}`),
   });
-  const pages = pagesOf<StoredRecord>((last) =>
-    tx.rows(
-      sql<StoredRecord>`
-        select generation, digest, record from control.coreflow_retirements
-        where cluster_id = ${clusterId} and generation > ${last?.generation ?? 0}
-        order by generation limit ${retirementsPerPage}`.compile(qb),
-    ),
-  );
-  for await (const rows of pages) {
-    for (const row of rows) {
-      const value = chain.take(row);
-      const naming = named.get(row.generation);
-      named.delete(row.generation);
-      if (naming === undefined) {
-        if (complete)
-          findings.add('coreflow_retirements', key(row.generation), 'nobody made the row', 'no runtime names it');
-      } else if (naming.digest !== row.digest) {
-        const how = `runtime ${naming.by} names ${naming.digest}`;
-        findings.add('coreflow_retirements', key(row.generation), 'the row was replaced', how);
-      }
-      if (value !== null) await compareRetirement(verification, cluster, value);
+  const after = recordsAfter(verification, 'coreflow_retirements', clusterId, retirementsPerPage);
+  await chain.takeAll(after, async (value, row) => {
+    const naming = named.get(row.generation);
+    named.delete(row.generation);
+    if (naming === undefined) {
+      if (complete)
+        findings.add('coreflow_retirements', key(row.generation), 'nobody made the row', 'no runtime names it');
+    } else if (naming.digest !== row.digest) {
+      const how = `runtime ${naming.by} names ${naming.digest}`;
+      findings.add('coreflow_retirements', key(row.generation), 'the row was replaced', how);
     }
-    verification.advance(rows.length);
-  }
+    if (value !== null) await compareRetirement(verification, cluster, value);
+  });
   for (const [generation, { by }] of named)
     findings.add('coreflow_retirements', key(generation), 'the row is missing', `runtime ${by} names it`);
 }

@@ -41,6 +41,8 @@ export interface VerifyInput {
   readonly clusterId: string | null;
   /** Audit heads that somebody has written down; proves that the chains still contain them. */
   readonly remembered: readonly RememberedHead[];
+  /** What is known to be wrong already, of rows that are not there for it. */
+  readonly known?: readonly Finding[];
 }
 
 export interface VerifyReport {
@@ -78,7 +80,7 @@ export function verify(
     let clusterId: string | null = null;
     const verification: Verification = {
       tx,
-      findings: new Findings(),
+      findings: new Findings(input.known),
       skipped: [],
       advance: (more) => {
         rows += more;

@@ -1,11 +1,7 @@
 /** What administrators and operators read: one consistent picture each. */
 import type { Static } from '@sinclair/typebox';
 import { sql } from 'kysely';
-import type {
-  FleetCutoverUncoveredVolume,
-  IFleetCutoverBlocker,
-  IFleetCutoverRequiredEntry,
-} from '../../contract/derivation.js';
+import type { FleetCutoverUncoveredVolume, IFleetCutoverRequiredEntry } from '../../contract/derivation.js';
 import type { IFleetCutoverDerivation, IFleetCutoverTaskVerdict } from '../../contract/derivation.js';
 import type {
   IFleetCutoverPreparedVolumeHandoffAggregate,
@@ -15,13 +11,13 @@ import type {
 import { comparePageOrder } from '../../contract/handoff.js';
 import type { MethodRequest, MethodResponse, TMethodName } from '../../contract/methods.js';
 import { refuse, type Refused } from '../../contract/problems.js';
-import type { IFleetCutoverRuntime } from '../../contract/runtime.js';
 import { type Reference, sameReference } from '../../contract/schema.js';
 import { present } from '../../db/present.js';
 import { qb } from '../../db/query.js';
 import type { ReadTx } from '../../db/transaction.js';
 import type { Deps } from '../../deps.js';
 import { isRefused } from '../../refusal.js';
+import { demandBlocker, demandSnapshot, demandStored } from '../../stored-record.js';
 import type { AdministratorActor } from '../auth/actor.js';
 import type { Cluster } from '../fleet/facts.js';
 import { readCluster } from '../fleet/read-cluster.js';
@@ -36,8 +32,8 @@ import { defaultRequest } from './handoff.js';
 import { entriesPerPage, readPage, splicePage } from './page.js';
 import { aggregateRevision, pageAt, readAggregateHead } from './rows.js';
 import { referenceOfHead } from './steps.js';
-import { readStored } from './stored-record.js';
 
+type Aggregate = IFleetCutoverPreparedVolumeHandoffAggregate;
 type Answer<N extends TMethodName> = Promise<MethodResponse<N> | Refused>;
 
 export function readFleetCutoverState(
@@ -60,23 +56,23 @@ export function readFleetCutoverState(
     const scope = present(scopeHead);
     const derived = present(derivation);
     const prepared = present(aggregate);
-    const [runtimeText, derivationText, aggregateText, behind] = await Promise.all([
-      runtimeRecord(tx, clusterId, present(runtime).generation),
+    const [runtimeRevision, derivationRevision, aggregateText, behind] = await Promise.all([
+      runtimeRecord(tx, clusterId, present(runtime)),
       derivationRecord(tx, clusterId, derived.generation),
       prepared.generation === 0 ? undefined : aggregateRevision(tx, clusterId, prepared.generation),
       isBehind(tx, clusterId, prepared),
     ]);
     return {
-      runtime: JSON.parse(runtimeText.record) as IFleetCutoverRuntime,
+      runtime: runtimeRevision,
       managerSnapshot: manager === undefined ? null : managerSnapshotReference(cluster.clusterLife, manager),
       scope: scopeReference(cluster.clusterLife, scope),
       scopeState: scope.state === 'absent' ? null : scope.state,
       targetSet: targetSetReference(cluster.clusterLife, present(targetSet)),
-      derivation: derivationText,
+      derivation: derivationRevision,
       aggregate:
         aggregateText === undefined
           ? null
-          : (JSON.parse(aggregateText.record) as IFleetCutoverPreparedVolumeHandoffAggregate),
+          : demandStored<Aggregate>('IFleetCutoverPreparedVolumeHandoffAggregate', aggregateText.record, prepared),
       behind,
       missingCount: derived.requiredCount - prepared.matchedCount,
       surplusCount: prepared.preparedCount - prepared.matchedCount,
@@ -88,12 +84,12 @@ export function readFleetCutoverState(
 
 async function derivationRecord(tx: ReadTx, clusterId: string, generation: number): Promise<IFleetCutoverDerivation> {
   const row = await tx.one(
-    sql<{ record: string }>`
-      select record from control.derivation_revisions where cluster_id = ${clusterId} and generation = ${generation}`.compile(
+    sql<{ digest: string; record: string }>`
+      select digest, record from control.derivation_revisions where cluster_id = ${clusterId} and generation = ${generation}`.compile(
       qb,
     ),
   );
-  return JSON.parse(row.record) as IFleetCutoverDerivation;
+  return demandStored('IFleetCutoverDerivation', row.record, { generation, digest: row.digest });
 }
 
 // Lists -------------------------------------------------------------------------------------------------------------
@@ -342,7 +338,7 @@ export function listFleetCutoverBlockers(
     const last = shown.at(-1);
     return {
       derivation: pinned.derivationReference,
-      blockers: shown.map((row) => JSON.parse(row.record) as IFleetCutoverBlocker),
+      blockers: shown.map(demandBlocker),
       nextCursor:
         rows.length > limit && last !== undefined ? encodeCursor({ ...pinned, after: [last.part, last.id] }) : null,
     };
@@ -402,7 +398,7 @@ export function listFleetCutoverUncoveredVolumes(
       const node = await nextNodeWithSnapshot(tx, clusterId, from, inclusive);
       inclusive = false;
       if (node === undefined) break;
-      const snapshot = JSON.parse(node.record) as SnapshotVolumes;
+      const snapshot = demandSnapshot<SnapshotVolumes>('IFleetCutoverLocalNodeSnapshot', node.record, node.digest);
       const mounted = new Set(snapshot.containers.flatMap((each) => each.mounts.flatMap((mount) => mount.name ?? [])));
       const covered = new Set(node.covered);
       for (const volume of [...snapshot.volumes].sort((left, right) => (left.name < right.name ? -1 : 1))) {
@@ -436,8 +432,8 @@ interface SnapshotVolumes {
 function nextNodeWithSnapshot(tx: ReadTx, clusterId: string, from: string, inclusive: boolean) {
   const comparison = inclusive ? sql`>=` : sql`>`;
   return tx.maybe(
-    sql<{ nodeId: string; record: string; covered: string[] }>`
-      select node.node_id as "nodeId", snapshot.record, array(
+    sql<{ nodeId: string; digest: string; record: string; covered: string[] }>`
+      select node.node_id as "nodeId", snapshot.digest, snapshot.record, array(
         select entry.volume_name from control.required_entries entry
         where entry.cluster_id = node.cluster_id and entry.node_id = node.node_id and entry.until is null and entry.volume_name is not null
       ) as covered
@@ -479,12 +475,10 @@ export function readFleetCutoverVolumeHandoffAggregate(
       revision === undefined ? null : aggregateReference(cluster.clusterLife, { generation, digest: revision.digest });
     if (revision === undefined || (input.aggregate !== null && !sameReference(input.aggregate, reference)))
       return refuse('pin-unknown');
-    const aggregate = readStored<IFleetCutoverPreparedVolumeHandoffAggregate>(
-      'IFleetCutoverPreparedVolumeHandoffAggregate',
-      revision.record,
-      { generation, digest: revision.digest },
-    );
-    if (aggregate === null) return refuse('record-corrupt');
+    const aggregate = demandStored<Aggregate>('IFleetCutoverPreparedVolumeHandoffAggregate', revision.record, {
+      generation,
+      digest: revision.digest,
+    });
     return {
       aggregate,
       behind: generation !== head.generation || (await isBehind(tx, clusterId, head)),
@@ -506,12 +500,7 @@ export function readFleetCutoverVolumeHandoffPage(
         : aggregateReference(cluster.clusterLife, { generation: aggregate.generation, digest: revision.digest });
     if (revision === undefined || revision.state !== 'complete' || !sameReference(aggregate, reference))
       return refuse('pin-unknown');
-    const header = readStored<IFleetCutoverPreparedVolumeHandoffAggregate>(
-      'IFleetCutoverPreparedVolumeHandoffAggregate',
-      revision.record,
-      aggregate,
-    );
-    if (header === null) return refuse('record-corrupt');
+    const header = demandStored<Aggregate>('IFleetCutoverPreparedVolumeHandoffAggregate', revision.record, aggregate);
     const { pageCount } = header;
     if (pageIndex >= pageCount) return refuse('page-unknown');
     const stored = await pageAt(tx, clusterId, pageIndex, aggregate.generation);
@@ -537,12 +526,11 @@ export function readFleetCutoverVolumeHandoff(
       ),
     );
     if (row === undefined) return refuse('record-unknown');
-    const handoff = readStored<IFleetCutoverPreparedVolumeHandoffIntent>(
+    const handoff = demandStored<IFleetCutoverPreparedVolumeHandoffIntent>(
       'IFleetCutoverPreparedVolumeHandoffIntent',
       row.record,
       row,
     );
-    if (handoff === null) return refuse('record-corrupt');
     return { handoff, current: row.current };
   });
 }

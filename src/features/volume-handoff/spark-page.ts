@@ -22,7 +22,7 @@ import { clusterOfNode } from '../fleet/facts.js';
 import { aggregateReference } from './aggregate.js';
 import { readPage, splicePage } from './page.js';
 import { aggregateRevision, handoffRecords, pageAt } from './rows.js';
-import { readStored } from './stored-record.js';
+import { readStored } from '../../stored-record.js';
 
 const aggregateType = 'IFleetCutoverPreparedVolumeHandoffAggregate';
 const handoffType = 'IFleetCutoverPreparedVolumeHandoffIntent';

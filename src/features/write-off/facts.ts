@@ -3,6 +3,7 @@ import { sql } from 'kysely';
 import type { IFleetCutoverWriteOff } from '../../contract/write-off.js';
 import { qb } from '../../db/query.js';
 import type { ReadTx } from '../../db/transaction.js';
+import { demandStored } from '../../stored-record.js';
 
 /** Null where nothing of the node is written off. */
 export async function writtenOffOfNode(
@@ -36,12 +37,12 @@ export async function findWriteOff(
   return row === undefined ? undefined : (JSON.parse(row.record) as IFleetCutoverWriteOff);
 }
 
-/** The newest revision of every write-off of the cluster, proposals too. */
+/** The newest revision of every write-off of the cluster, proposals too. Throws `CorruptRecordError`. */
 export async function listWriteOffs(tx: ReadTx, clusterId: string): Promise<IFleetCutoverWriteOff[]> {
   const rows = await tx.rows(
-    sql<{ record: string }>`
-      select distinct on (write_off_id) record from control.write_offs
+    sql<{ generation: number; digest: string; record: string }>`
+      select distinct on (write_off_id) generation, digest, record from control.write_offs
       where cluster_id = ${clusterId} order by write_off_id, generation desc`.compile(qb),
   );
-  return rows.map((row) => JSON.parse(row.record) as IFleetCutoverWriteOff);
+  return rows.map((row) => demandStored<IFleetCutoverWriteOff>('IFleetCutoverWriteOff', row.record, row));
 }
