@@ -22,10 +22,10 @@ export interface ServiceProcessOptions {
 
 const KEPT_LOG = 200_000;
 
-/** From the source, on a free port. Throws with the log's end where it does not come up. */
+/** As it was built, on a free port. Throws with the log's end where it does not come up. */
 export async function startServiceProcess({ environment, preload }: ServiceProcessOptions): Promise<ServiceProcess> {
-  const before = preload === undefined ? [] : ['--import', pathToFileURL(preload).href];
-  const child = spawn(process.execPath, ['--import', 'tsx', ...before, join(ROOT, 'src', 'main.ts')], {
+  const before = preload === undefined ? [] : ['--import', 'tsx', '--import', pathToFileURL(preload).href];
+  const child = spawn(process.execPath, [...before, join(ROOT, 'dist', 'main.js')], {
     cwd: ROOT,
     env: { PATH: process.env['PATH'] ?? '', HOME: process.env['HOME'] ?? '', PORT: '0', ...environment },
     stdio: ['ignore', 'pipe', 'pipe'],
@@ -55,9 +55,9 @@ export async function startServiceProcess({ environment, preload }: ServiceProce
   return { child, url, log: () => log, ended };
 }
 
-/** A command of the host, from the source; gives its output. */
+/** A command of the host, as it was built; gives its output. */
 export async function runHostCommand(args: readonly string[], environment: Readonly<Record<string, string>>) {
-  const child = spawn(process.execPath, ['--import', 'tsx', join(ROOT, 'src', 'cli', 'main.ts'), ...args], {
+  const child = spawn(process.execPath, [join(ROOT, 'dist', 'cli', 'main.js'), ...args], {
     cwd: ROOT,
     env: { PATH: process.env['PATH'] ?? '', HOME: process.env['HOME'] ?? '', ...environment },
     stdio: ['ignore', 'pipe', 'pipe'],
