@@ -37,7 +37,7 @@ const killed = [
   'writeOffVolume, confirmed',
 ];
 
-/** Two servers at a time, one for each processor: what is done to one must not be felt by the other. */
+/** Each kind of fault has a server of its own, all at a time: what is done to one must not be felt by the others. */
 export async function runPoints(
   options: FaultsOptions,
   tally: Tally,
@@ -51,8 +51,9 @@ export async function runPoints(
   };
   process.on('unhandledRejection', onCrash);
   try {
-    const lanes = [onLane(tally, (lane) => breakConnections(lane, options, tally, until, say))];
-    if (options.killAtPoints) lanes.push(onLane(tally, (lane) => killServices(lane, tally, until, say)));
+    const lanes = [onLane(tally, (lane) => breakConnections(lane, tally, until, say))];
+    for (const kill of options.killAtPoints ? [killPostgres, killServices] : [])
+      lanes.push(onLane(tally, (lane) => kill(lane, tally, until, say)));
     const results = await Promise.allSettled(lanes);
     for (const result of results) if (result.status === 'rejected') throw result.reason;
   } finally {
@@ -92,47 +93,49 @@ async function verifyRows({ db }: FaultService, tally: Tally): Promise<void> {
   else tally.wrong.push(...report.findings.map((finding) => `after the fault points: ${JSON.stringify(finding)}`));
 }
 
-async function breakConnections(
-  lane: Lane,
-  options: FaultsOptions,
+async function attempt(
+  { hook, postgres }: Lane,
   tally: Tally,
-  until: Deadline,
-  say: (text: string) => void,
+  act: Act,
+  point: string,
+  how: { fault: () => void; mend?: () => Promise<void> },
 ): Promise<void> {
+  tally.wrong.push(...(await strike(act, point, { hook, database: postgres.owner, ...how })));
+  tally.acknowledged += 1;
+}
+
+async function breakConnections(lane: Lane, tally: Tally, until: Deadline, say: (text: string) => void): Promise<void> {
   const { hook, postgres, service, acts } = lane;
   const terminator = openTerminator(postgres.ownerUrl);
-  const points = new Map<Act, string[]>();
-  for (const act of acts) points.set(act, await recordPoints(act, hook));
-  say(`${[...points.values()].flat().length} fault points of ${acts.length} acts`);
-  const attempt = async (act: Act, point: string, fault: () => void, mend?: () => Promise<void>): Promise<void> => {
-    const how = mend === undefined ? { fault } : { fault, mend };
-    tally.wrong.push(...(await strike(act, point, { hook, database: postgres.owner, ...how })));
-    tally.acknowledged += 1;
+  const interrupt = (): void => {
+    throw new Error('interrupted');
   };
+  let count = 0;
   try {
-    for (const [act, passed] of points) {
-      for (const point of passed) await attempt(act, point, () => cutConnections(service.db));
-      await attempt(act, passed.at(-1)!, () => {
-        throw new Error('interrupted');
-      });
+    for (const act of acts) {
+      if (until.isOver()) return until.leaveOut(`connections cut from "${act.name}" on`);
+      const passed = await recordPoints(act, hook);
+      count += passed.length;
+      for (const point of passed) await attempt(lane, tally, act, point, { fault: () => cutConnections(service.db) });
+      await attempt(lane, tally, act, passed.at(-1)!, { fault: interrupt });
       if (!ended.includes(act.name)) continue;
-      for (const point of passed) await attempt(act, point, () => terminator.terminate(service.db));
+      for (const point of passed)
+        await attempt(lane, tally, act, point, { fault: () => terminator.terminate(service.db) });
     }
   } finally {
     await terminator.close();
   }
-  if (!options.killAtPoints) return;
-  say('every connection was cut; Postgres is killed now');
-  for (const [act, passed] of points) {
-    if (!killed.includes(act.name)) continue;
+  say(`the connection was cut at ${count} points of ${acts.length} acts`);
+}
+
+async function killPostgres(lane: Lane, tally: Tally, until: Deadline, say: (text: string) => void): Promise<void> {
+  const { hook, postgres, acts } = lane;
+  const how = { fault: () => postgres.kill(), mend: () => postgres.restart() };
+  for (const act of acts.filter(({ name }) => killed.includes(name))) {
+    const passed = await recordPoints(act, hook);
     for (const point of passed) {
       if (until.isOver()) return until.leaveOut(`Postgres killed at the rest of "${act.name}"`);
-      await attempt(
-        act,
-        point,
-        () => postgres.kill(),
-        () => postgres.restart(),
-      );
+      await attempt(lane, tally, act, point, how);
       tally.kills += 1;
     }
     say(`Postgres was killed at ${passed.length} points of "${act.name}"`);
