@@ -5,11 +5,12 @@ import { join } from 'node:path';
 import { makeDataDirectory } from '../support/kill-postgres.js';
 import { runHostCommand, startServiceProcess } from '../support/kill-process.js';
 import { openRawClient, oracleMutationId } from '../support/oracle-http.js';
+import type { Deadline } from './deadline.js';
 import type { Tally } from './tally.js';
 
 const SIZE = '160m';
 
-export async function runDiskFull(tally: Tally, say: (text: string) => void): Promise<void> {
+export async function runDiskFull(tally: Tally, until: Deadline, say: (text: string) => void): Promise<void> {
   const directory = await makeDataDirectory();
   const disk = join(directory, 'disk');
   await mkdir(disk);
@@ -19,14 +20,14 @@ export async function runDiskFull(tally: Tally, say: (text: string) => void): Pr
   try {
     if (!mounted) return say('disk full: skipped, this user may not mount a tmpfs');
     await chmod(disk, 0o711);
-    await fillUp(disk, tally);
+    await fillUp(disk, tally, until);
   } finally {
     if (mounted) spawnSync('umount', [disk]);
     await rm(directory, { recursive: true, force: true });
   }
 }
 
-async function fillUp(disk: string, tally: Tally): Promise<void> {
+async function fillUp(disk: string, tally: Tally, until: Deadline): Promise<void> {
   const environment = { EMBEDDED_DATA_DIR: join(disk, 'postgres'), LOG_LEVEL: 'info' };
   let service = await startServiceProcess({ environment });
   const issued = await runHostCommand(
@@ -50,7 +51,7 @@ async function fillUp(disk: string, tally: Tally): Promise<void> {
     await writeFile(ballast, Buffer.alloc(Number(bavail) * Number(bsize)));
     const statuses = new Set<number>();
     // Until the log's next segment is needed, there is room in this one.
-    for (let index = 0; index < 30_000 && !statuses.has(503) && !statuses.has(0); index += 1)
+    for (let index = 0; index < 30_000 && !statuses.has(503) && !statuses.has(0) && !until.isOver(); index += 1)
       statuses.add(await create());
     if (!statuses.has(503) && !statuses.has(0)) tally.wrong.push('the disk was never full');
     await rm(ballast);

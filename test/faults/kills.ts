@@ -3,6 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { buildFaultFleet, prepareAllKeys } from '../support/fault-fleet.js';
 import { type Dice, dice } from '../support/fuzz-inputs.js';
 import { auditBooks, type Books, startLoad } from '../support/kill-load.js';
+import type { Deadline } from './deadline.js';
 import type { FaultsOptions } from './options.js';
 import type { Stage } from './stage.js';
 import type { Tally } from './tally.js';
@@ -10,11 +11,13 @@ import type { Tally } from './tally.js';
 /** Mutations that settle between two kills, and the milliseconds after which nobody waits for them any more. */
 const PROGRESS = 10;
 const PROGRESS_MS = 20_000;
+const LATE_PROGRESS_MS = 500;
 
 export async function runKills(
   stage: Stage,
   options: FaultsOptions,
   tally: Tally,
+  until: Deadline,
   say: (text: string) => void,
 ): Promise<void> {
   const { client } = stage;
@@ -24,9 +27,11 @@ export async function runKills(
   const load = startLoad(client, fleet, from, { writers: 6 });
   const roll = dice(options.seed);
   for (let kill = 1; kill <= options.kills; kill += 1) {
-    await someProgress(load.books);
-    await sleep(roll.below(400));
-    await killSomething(stage, roll);
+    // However slow the machine is, there are as many kills: they get quicker, and cheaper, where time runs out.
+    const late = until.used > kill / options.kills;
+    await someProgress(load.books, late ? LATE_PROGRESS_MS : PROGRESS_MS);
+    await sleep(roll.below(late ? 50 : 400));
+    await killSomething(stage, roll, late);
     tally.kills += 1;
     if (kill % 20 === 0)
       say(`${kill} kills, ${load.books.settled.length} mutations settled, ${load.books.wholeReads} whole reads`);
@@ -43,17 +48,17 @@ export async function runKills(
 }
 
 /** So that each kill strikes something: a slow machine needs longer than the moment chosen at random. */
-async function someProgress(books: Books): Promise<void> {
+async function someProgress(books: Books, atMostMs: number): Promise<void> {
   const enough = books.settled.length + books.serverErrors.length + PROGRESS;
-  const deadline = Date.now() + PROGRESS_MS;
+  const deadline = Date.now() + atMostMs;
   while (books.settled.length + books.serverErrors.length < enough && Date.now() < deadline) await sleep(10);
 }
 
 /** Sessions most often, since a process takes its time to come back. */
-async function killSomething(stage: Stage, roll: Dice): Promise<void> {
-  const what = roll.below(10);
-  if (what < 6) return stage.endSessions();
-  if (what < 9) await stage.killService();
-  else await stage.killPostgres();
+async function killSomething(stage: Stage, roll: Dice, late: boolean): Promise<void> {
+  const what = roll.below(late ? 60 : 10);
+  if (what === 0) await stage.killPostgres();
+  else if (what < 4) await stage.killService();
+  else return stage.endSessions();
   await stage.start();
 }

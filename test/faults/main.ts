@@ -7,8 +7,10 @@ import { buildFaultFleet, prepareAllKeys } from '../support/fault-fleet.js';
 import { fuzz, worldOf } from '../support/fuzz-run.js';
 import { runHostCommand } from '../support/kill-process.js';
 import { runContest, runPublishes } from './contest.js';
+import { Deadline } from './deadline.js';
 import { runDiskFull } from './disk-full.js';
 import { runKills } from './kills.js';
+import { runLargestReport } from './largest-report.js';
 import { type FaultsOptions, readOptions } from './options.js';
 import { runPoints } from './points.js';
 import { Stage } from './stage.js';
@@ -20,10 +22,13 @@ function say(text: string): void {
   process.stderr.write(`[${((performance.now() - started) / 1000).toFixed(0).padStart(4)} s] ${text}\n`);
 }
 
-/** However slow the machine is, the fuzzer leaves the others their time. */
-const FUZZ_MS = 60_000;
+/**
+ * Seconds that each part may take: together with starts and stops less than 15 minutes, whatever the machine is. On a quiet
+ * one with two processors each part needs less.
+ */
+const seconds = { kills: 280, writers: 60, publishes: 60, fuzzer: 45, points: 270, largest: 80, disk: 45 };
 
-async function runFuzzer(stage: Stage, options: FaultsOptions, tally: Tally): Promise<void> {
+async function runFuzzer(stage: Stage, options: FaultsOptions, tally: Tally, until: Deadline): Promise<void> {
   const { client } = stage;
   const fleet = await buildFaultFleet(client, 'fuzz', { nodes: 3, volumesPerNode: 30 });
   await prepareAllKeys(client, fleet);
@@ -32,7 +37,7 @@ async function runFuzzer(stage: Stage, options: FaultsOptions, tally: Tally): Pr
   const report = await fuzz(client, world, {
     seed: options.seed,
     inputs: options.fuzzInputs,
-    until: Date.now() + FUZZ_MS,
+    until: until.at,
   });
   tally.badInputs += report.inputs;
   for (const { input, status, text } of report.failures) {
@@ -55,22 +60,24 @@ async function run(options: FaultsOptions, tally: Tally): Promise<void> {
     process.once(signal, () => void stage.close().finally(() => process.exit(130)));
   }
   try {
-    const phases: [name: string, phase: () => Promise<void>][] = [
-      ['kills under load', () => runKills(stage, options, tally, say)],
+    const until = (part: keyof typeof seconds) => new Deadline(tally, seconds[part]);
+    const parts: [name: string, part: () => Promise<void>][] = [
+      ['kills under load', () => runKills(stage, options, tally, until('kills'), say)],
       ...(options.plant !== undefined
         ? []
         : ([
-            ['writers', () => runContest(stage, options, tally)],
-            ['publishes', () => runPublishes(stage, options, tally)],
-            ['fuzzer', () => runFuzzer(stage, options, tally)],
-            ['fault points', () => runPoints(options, tally, say)],
-            ['disk full', () => runDiskFull(tally, say)],
+            ['writers', () => runContest(stage, options, tally, until('writers'))],
+            ['publishes', () => runPublishes(stage, options, tally, until('publishes'))],
+            ['fuzzer', () => runFuzzer(stage, options, tally, until('fuzzer'))],
+            ['fault points', () => runPoints(options, tally, until('points'), say)],
+            ['largest report', () => runLargestReport(options, tally, until('largest'), say)],
+            ['disk full', () => runDiskFull(tally, until('disk'), say)],
           ] as [string, () => Promise<void>][])),
       ['verify', () => runVerify(stage, tally)],
     ];
-    for (const [name, phase] of phases) {
+    for (const [name, part] of parts) {
       say(name);
-      await phase();
+      await part();
     }
   } finally {
     await stage.close();

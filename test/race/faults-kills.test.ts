@@ -1,5 +1,6 @@
 /** Few of them: `npm run faults` kills at every point, and at random. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { bundleKillableService, type KillableProgram } from '../support/kill-bundle.js';
 import { firstToken, type KillablePostgres, openKillablePostgres } from '../support/kill-postgres.js';
 import { PointHook } from '../support/kill-points.js';
 import {
@@ -8,28 +9,32 @@ import {
   openFaultService,
   startKillableService,
 } from '../support/kill-service.js';
-import { type Act, makeActs } from '../support/oracle-acts.js';
+import type { Act } from '../support/oracle-act.js';
+import { makeActs } from '../support/oracle-acts.js';
 import { openRawClient, type RawClient } from '../support/oracle-http.js';
 import { judgeRepetition } from '../support/oracle-outcome.js';
+import { newSealingKey } from '../support/oracle-sealing.js';
 
 const hook = new PointHook();
+const sealingKey = newSealingKey();
 let postgres: KillablePostgres;
+let program: KillableProgram;
 /** Lives on through the kills of Postgres and of the other service. */
 let survivor: FaultService;
 let client: RawClient;
 let acts: Act[];
 
 beforeAll(async () => {
-  postgres = await openKillablePostgres();
+  [postgres, program] = await Promise.all([openKillablePostgres(), bundleKillableService()]);
   const token = await firstToken(postgres.serviceUrl);
-  survivor = await openFaultService({ url: postgres.serviceUrl, faults: hook });
+  survivor = await openFaultService({ url: postgres.serviceUrl, faults: hook, sealingKey });
   client = openRawClient(survivor.url, token);
-  acts = await makeActs(client, 'k');
+  acts = makeActs(client, 'k', sealingKey);
 });
 afterAll(async () => {
   await client.close();
   await survivor.close();
-  await postgres.close();
+  await Promise.all([postgres.close(), program.remove()]);
 });
 
 const points: [act: string, point: (passed: string[]) => string][] = [
@@ -50,7 +55,7 @@ describe('kill -9', () => {
     const act = acts.find((each) => each.name === name)!;
     const point = await pointOf(act, choose);
     const request = await act.next();
-    const killable: KillableService = await startKillableService(postgres.serviceUrl);
+    const killable: KillableService = await startKillableService(postgres.serviceUrl, sealingKey, program.file);
     await killable.arm(point);
     client.url = killable.url;
     const first = await request.send();

@@ -1,10 +1,14 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { mutationNames } from '../../src/contract/methods.js';
+import { verify } from '../../src/features/verify/verify.js';
+import { Secret } from '../../src/secret.js';
 import { cutConnections, openTerminator, type Terminator } from '../support/kill-connections.js';
-import { isBackgroundPoint, PointHook } from '../support/kill-points.js';
-import { type Act, makeActs } from '../support/oracle-acts.js';
+import { PointHook } from '../support/kill-points.js';
+import type { Act } from '../support/oracle-act.js';
+import { makeActs } from '../support/oracle-acts.js';
 import { openRawClient, type RawClient } from '../support/oracle-http.js';
-import { judgeRepetition } from '../support/oracle-outcome.js';
+import { newSealingKey } from '../support/oracle-sealing.js';
+import { recordPoints, strike } from '../support/oracle-strike.js';
 import { startService, type TestService } from '../support/service.js';
 
 const hook = new PointHook();
@@ -16,21 +20,13 @@ let acts: Act[];
 const points = new Map<Act, string[]>();
 
 beforeAll(async () => {
-  service = await startService({ faults: hook, logLevel: 'silent' });
+  const key = newSealingKey();
+  const keyRing = [{ keyId: key.keyId, key: new Secret(key.key) }];
+  service = await startService({ faults: hook, logLevel: 'silent', keyRing });
   client = openRawClient(service.url, service.token);
   terminator = openTerminator(service.database.ownerUrl);
-  acts = await makeActs(client, 'p');
-  for (const act of acts) {
-    const request = await act.next();
-    const passed = await hook.record(async () => {
-      const answer = await request.send();
-      if (answer.status !== 200) throw new Error(`${act.name}: ${answer.status} ${answer.text}`);
-    });
-    points.set(
-      act,
-      passed.filter((point) => !isBackgroundPoint(point)),
-    );
-  }
+  acts = makeActs(client, 'p', key);
+  for (const act of acts) points.set(act, await recordPoints(act, hook));
 });
 afterAll(async () => {
   await terminator.close();
@@ -44,43 +40,43 @@ const thorough = [
   'prepare, in place',
   'prepare, completing',
   'report, of a manager',
+  'report, of held fences',
   'createService',
+  'advance, to pallet',
+  'ingress, rotated',
+  'writeOffVolume, confirmed',
+];
+/** Of these, what surrounds COMMIT: whether it happened is all that a lost answer leaves open. */
+const atTheEnd = [
+  'advance, to draining',
+  'advance, to switching',
+  'revokeFleetCutoverCoreflowCredential',
+  'ingress, designated',
+  'ingress, after a revocation',
+  'revokeFleetCutoverIngressCredential',
+  'writeOffNode, proposed',
+  'writeOffNode, confirmed',
+  'writeOffVolume, proposed',
 ];
 /** On the wire the two faults differ in who ends the connection, so the second one is struck at fewer acts. */
 const brief = ['prepare, incomplete', 'report, another snapshot'];
 
-const faults: Record<string, () => void> = {
-  'the connection is cut': () => cutConnections(service.database.db),
-  'the server ends the session': () => terminator.terminate(service.database.db),
-  'the process is interrupted': () => {
-    throw new Error('interrupted');
-  },
-};
-
-async function strike(act: Act, point: string, fault: () => void): Promise<string[]> {
-  const request = await act.next();
-  hook.arm(point, fault);
-  const first = await request.send();
-  if (!hook.disarm()) return ['was not hit'];
-  return judgeRepetition(service.database.owner, request, first);
+async function strikeAt(name: string, chosen: (point: string) => boolean, fault: () => void): Promise<string[]> {
+  const act = acts.find((each) => each.name === name)!;
+  const struck = points.get(act)!.filter(chosen);
+  expect(struck.length).toBeGreaterThan(0);
+  const wrong: string[] = [];
+  for (const point of struck)
+    wrong.push(...(await strike(act, point, { hook, database: service.database.owner, fault })));
+  return wrong;
 }
 
-/** Mutations without an act; the list may only shrink. */
-const withoutAct = [
-  'advanceFleetCutoverPhase',
-  'revokeFleetCutoverCoreflowCredential',
-  'writeOffNode',
-  'writeOffVolume',
-  'prepareFleetCutoverIngress',
-  'revokeFleetCutoverIngressCredential',
-];
+const isEnd = (point: string) => /:commit(ted)?$/.test(point);
 
 describe('the list of fault points', () => {
   it('has an act of every mutation', () => {
     const acted = new Set(acts.map((act) => act.method));
-    const mutations = mutationNames.filter((name) => !withoutAct.includes(name));
-    expect(mutations.filter((name) => !acted.has(name))).toEqual([]);
-    expect(withoutAct.filter((name) => acted.has(name))).toEqual([]);
+    expect(mutationNames.filter((name) => !acted.has(name))).toEqual([]);
   });
 
   it('reaches from the first statement to the confirmation of COMMIT', () => {
@@ -91,15 +87,38 @@ describe('the list of fault points', () => {
   });
 });
 
-describe.each(Object.keys(faults))('where %s', (what) => {
-  const chosen = what === 'the server ends the session' ? brief : thorough;
-  it.each(chosen)('%s is done once, at every point', async (name) => {
-    const act = acts.find((each) => each.name === name)!;
-    const wrong: string[] = [];
-    for (const point of points.get(act)!) {
-      if (what === 'the process is interrupted' && !point.endsWith(':committed')) continue;
-      wrong.push(...(await strike(act, point, faults[what]!)).map((fault) => `${point}: ${fault}`));
-    }
-    expect(wrong).toEqual([]);
+describe('where the connection is cut', () => {
+  const cut = () => cutConnections(service.database.db);
+  it.each(thorough)('%s is done once, at every point', async (name) => {
+    expect(await strikeAt(name, () => true, cut)).toEqual([]);
   });
+  it.each(atTheEnd)('%s is done once, before COMMIT and after it', async (name) => {
+    expect(await strikeAt(name, isEnd, cut)).toEqual([]);
+  });
+});
+
+describe('where the server ends the session', () => {
+  it.each(brief)('%s is done once, at every point', async (name) => {
+    expect(
+      await strikeAt(
+        name,
+        () => true,
+        () => terminator.terminate(service.database.db),
+      ),
+    ).toEqual([]);
+  });
+});
+
+describe('where the process is interrupted after COMMIT', () => {
+  it.each([...thorough, 'advance, to draining', 'writeOffNode, confirmed'])('%s is done once', async (name) => {
+    const interrupt = () => {
+      throw new Error('interrupted');
+    };
+    expect(await strikeAt(name, (point) => point.endsWith(':committed'), interrupt)).toEqual([]);
+  });
+});
+
+it('leaves rows behind that verify', async () => {
+  const report = await verify(service.deps, { clusterId: null, remembered: [] });
+  expect(report).toMatchObject({ clean: true, findings: [] });
 });

@@ -34,7 +34,7 @@ export interface FaultFleet {
   readonly clusterId: string;
   readonly swarmServiceId: string;
   readonly serviceId: string;
-  readonly runtime: Reference;
+  runtime: Reference;
   scope: Reference;
   targetSet: Reference;
   readonly nodes: readonly FaultNode[];
@@ -64,16 +64,7 @@ export async function buildFaultFleet(client: RawClient, clusterId: string, size
     nodes.push(await registerFaultNode(client, clusterId, index, size.volumesPerNode));
   }
   const owner = await client.done('createService', { mutationId: oracleMutationId(), name: `${clusterId}-db` });
-  const fleet: FaultFleet = {
-    clusterId,
-    swarmServiceId: `${clusterId}-swarm-db`,
-    serviceId: owner.service.serviceId,
-    runtime: referenceIn(created.runtime),
-    scope: { id: '', generation: 0, digest: '' },
-    targetSet: { id: '', generation: 0, digest: '' },
-    nodes,
-    keys: [],
-  };
+  const fleet = unadmittedFleet(clusterId, owner.service.serviceId, referenceIn(created.runtime), nodes);
   // The manager is the first node; the others have to be in its snapshot already.
   for (const node of nodes) await reportOf(client, fleet, node);
   await admit(client, fleet);
@@ -122,7 +113,32 @@ export async function nodeTokenOf(
   throw new Error(`no token of ${nodeId} was shown`);
 }
 
-async function admit(client: RawClient, fleet: FaultFleet): Promise<void> {
+/** Registered, and nothing more. */
+export function unadmittedFleet(
+  clusterId: string,
+  serviceId: string,
+  runtime: Reference,
+  nodes: readonly FaultNode[],
+): FaultFleet {
+  const none: Reference = { id: '', generation: 0, digest: '' };
+  return {
+    clusterId,
+    swarmServiceId: `${clusterId}-swarm-db`,
+    serviceId,
+    runtime,
+    scope: none,
+    targetSet: none,
+    nodes,
+    keys: [],
+  };
+}
+
+/** Classifies what was reported, targets all nodes, and notes what is required then. */
+export async function admit(
+  client: RawClient,
+  fleet: FaultFleet,
+  statement: object = statementOf(fleet),
+): Promise<void> {
   const { clusterId, runtime } = fleet;
   const manager = await client.done('readFleetCutoverManagerSnapshot', { clusterId, snapshot: null });
   const scope = await client.done('classifyFleetCutoverScope', {
@@ -131,7 +147,7 @@ async function admit(client: RawClient, fleet: FaultFleet): Promise<void> {
     runtime,
     inventory: manager.reference,
     expectedScope: null,
-    statement: statementOf(fleet),
+    statement,
   });
   fleet.scope = scope.scope;
   const targets = await client.done('acceptFleetCutoverTargetSet', {
@@ -146,7 +162,7 @@ async function admit(client: RawClient, fleet: FaultFleet): Promise<void> {
 }
 
 /** The whole statement: one application, no relay. */
-export function statementOf(fleet: FaultFleet, reason = 'no relay here'): object {
+export function statementOf(fleet: FaultFleet, reason = 'no relay here') {
   return {
     services: [
       {

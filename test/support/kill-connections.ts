@@ -55,7 +55,10 @@ client.on('error', () => {});
 const ready = client.connect();
 parentPort.on('message', async (pids) => {
   await ready;
-  await client.query('select pg_terminate_backend(pid, 5000) from unnest($1::int[]) as pid', [pids]);
+  // Its own way of waiting looks every 100 ms.
+  await client.query('select pg_terminate_backend(pid) from unnest($1::int[]) as pid', [pids]);
+  const alive = 'select from pg_stat_activity where pid = any($1::int[])';
+  while ((await client.query(alive, [pids])).rowCount > 0) await new Promise((resolve) => setTimeout(resolve, 1));
   Atomics.store(flags, 0, 1);
   Atomics.notify(flags, 0);
 });

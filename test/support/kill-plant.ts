@@ -6,14 +6,14 @@ import { subscribe } from 'node:diagnostics_channel';
 import type { FastifyInstance } from 'fastify';
 import pg from 'pg';
 
-/** One in so many is broken. */
-const EVERY = 6;
+/** One in so many is broken, the first one too: on a slow machine a process that is killed again does not live for many. */
+const EVERY = 4;
 
 let passed = 0;
 
 function isNext(): boolean {
   passed += 1;
-  return passed % EVERY === 0;
+  return passed % EVERY === 1;
 }
 
 type Callback = (error: unknown, result?: { command: string }) => void;

@@ -18,20 +18,18 @@ export interface ServiceProcessOptions {
   readonly environment: Readonly<Record<string, string>>;
   /** A module that is loaded before the service. */
   readonly preload?: string;
-  /** The built program of this directory instead of the source. */
+  /** Where the built program lies, if not in this project. */
   readonly builtIn?: string;
 }
 
 const KEPT_LOG = 200_000;
 
-/** From the source, on a free port. Throws with the log's end where it does not come up. */
+/** As it was built, on a free port. Throws with the log's end where it does not come up. */
 export async function startServiceProcess(options: ServiceProcessOptions): Promise<ServiceProcess> {
-  const { environment, preload, builtIn } = options;
-  const before = preload === undefined ? [] : ['--import', pathToFileURL(preload).href];
-  const program =
-    builtIn === undefined ? ['--import', 'tsx', ...before, join(ROOT, 'src', 'main.ts')] : [...before, 'dist/main.js'];
-  const child = spawn(process.execPath, program, {
-    cwd: builtIn ?? ROOT,
+  const { environment, preload, builtIn = ROOT } = options;
+  const before = preload === undefined ? [] : ['--import', 'tsx', '--import', pathToFileURL(preload).href];
+  const child = spawn(process.execPath, [...before, 'dist/main.js'], {
+    cwd: builtIn,
     env: { PATH: process.env['PATH'] ?? '', HOME: process.env['HOME'] ?? '', PORT: '0', ...environment },
     stdio: ['ignore', 'pipe', 'pipe'],
   });
@@ -60,9 +58,9 @@ export async function startServiceProcess(options: ServiceProcessOptions): Promi
   return { child, url, log: () => log, ended };
 }
 
-/** A command of the host, from the source; gives its output. */
+/** A command of the host, as it was built; gives its output. */
 export async function runHostCommand(args: readonly string[], environment: Readonly<Record<string, string>>) {
-  const child = spawn(process.execPath, ['--import', 'tsx', join(ROOT, 'src', 'cli', 'main.ts'), ...args], {
+  const child = spawn(process.execPath, [join(ROOT, 'dist', 'cli', 'main.js'), ...args], {
     cwd: ROOT,
     env: { PATH: process.env['PATH'] ?? '', HOME: process.env['HOME'] ?? '', ...environment },
     stdio: ['ignore', 'pipe', 'pipe'],

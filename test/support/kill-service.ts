@@ -13,11 +13,14 @@ import { createLogger } from '../../src/http/request-log.js';
 import { systemRandom } from '../../src/random.js';
 import { createReportWorkers } from '../../src/report-workers.js';
 import { Secret } from '../../src/secret.js';
+import type { SealingKey } from './oracle-sealing.js';
 
 export interface FaultServiceOptions {
   /** The service's login. */
   readonly url: Secret;
   readonly faults?: FaultHook;
+  /** Default: nothing can be sealed. */
+  readonly sealingKey?: SealingKey;
   readonly poolSize?: number;
   readonly statementTimeoutMs?: number;
 }
@@ -29,6 +32,7 @@ export interface FaultService {
 }
 
 export async function openFaultService(options: FaultServiceOptions): Promise<FaultService> {
+  const { sealingKey } = options;
   const timeouts = { statementTimeoutMs: options.statementTimeoutMs ?? 15_000, lockTimeoutMs: 5_000 };
   const db = openPool({ url: options.url, size: options.poolSize ?? 8, ...timeouts });
   const workers = createReportWorkers({ url: options.url, ...timeouts, logLevel: 'silent' });
@@ -38,7 +42,7 @@ export async function openFaultService(options: FaultServiceOptions): Promise<Fa
     {
       server: { logger: createLogger('silent', nowhere) },
       takeLargeReport: workers.take,
-      keyRing: [],
+      keyRing: sealingKey === undefined ? [] : [{ keyId: sealingKey.keyId, key: new Secret(sealingKey.key) }],
       process: {
         separation: 'full',
         database: 'embedded',
@@ -70,14 +74,16 @@ export interface KillableService {
   stop(): Promise<void>;
 }
 
-export async function startKillableService(url: Secret): Promise<KillableService> {
-  // The URL goes by message: arguments stand in the process list.
-  const child = fork(fileURLToPath(import.meta.url), [], {
-    execArgv: ['--import', 'tsx'],
-    stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
-  });
+/** `program`: this file as `kill-bundle.ts` makes it. */
+export async function startKillableService(
+  url: Secret,
+  sealingKey: SealingKey,
+  program: string,
+): Promise<KillableService> {
+  // The URL and the key go by message: arguments stand in the process list.
+  const child = fork(program, [], { execArgv: [], stdio: ['ignore', 'ignore', 'inherit', 'ipc'] });
   const ended = once(child, 'exit').then(([, signal]) => signal as NodeJS.Signals | null);
-  child.send({ open: url.reveal() });
+  child.send({ open: url.reveal(), sealingKey });
   const message = await Promise.race([once(child, 'message'), ended.then(() => undefined)]);
   if (message === undefined) throw new Error('the child with the service has ended at once');
   const [{ listening }] = message as [{ listening: string }];
@@ -98,6 +104,7 @@ export async function startKillableService(url: Secret): Promise<KillableService
 
 interface Order {
   readonly open?: string;
+  readonly sealingKey?: SealingKey;
   readonly arm?: string;
 }
 
@@ -112,9 +119,9 @@ function serve(): void {
   process.on('message', (order: Order) => {
     armed = order.arm;
     if (order.open === undefined) return process.send?.({ armed });
-    return void openFaultService({ url: new Secret(order.open), faults }).then(({ url }) =>
-      process.send?.({ listening: url }),
-    );
+    const { sealingKey } = order;
+    const options = { url: new Secret(order.open), faults, ...(sealingKey === undefined ? {} : { sealingKey }) };
+    return void openFaultService(options).then(({ url }) => process.send?.({ listening: url }));
   });
   // The parent is gone: nobody needs this one any more.
   process.on('disconnect', () => process.exit());

@@ -6,6 +6,7 @@ import {
   buildFaultFleet,
   digestText,
   type FaultFleet,
+  type FaultFleetSize,
   type FaultNode,
   nextReport,
   prepareAllKeys,
@@ -15,6 +16,8 @@ import {
   statementOf,
   upsertOf,
 } from './fault-fleet.js';
+import { type Act, type ActRequest, type Count, ownerRequest } from './oracle-act.js';
+import { advanceActs, CutoverStock, drainingCutover, heldFenceAct, relayAct } from './oracle-cutover-acts.js';
 import {
   type AnswerBody,
   observationPath,
@@ -24,46 +27,66 @@ import {
   type Reference,
   referenceIn,
 } from './oracle-http.js';
+import { ingressActs } from './oracle-ingress-acts.js';
+import type { SealingKey } from './oracle-sealing.js';
+import { writeOffActs } from './oracle-write-off-acts.js';
 
-/** A request that may be sent again and again, and has one effect. */
-export interface ActRequest {
-  send(): Promise<RawAnswer>;
-  /** Null for a report, which has no mutation id. */
-  readonly mutationId: string | null;
-  /** Of what may exist once, a query that counts it: 0 before, 1 after. */
-  readonly count: { readonly table: string; readonly where: string } | null;
-}
-
-export interface Act {
-  readonly name: string;
-  /** The owner method; null for reports. */
-  readonly method: string | null;
-  next(): Promise<ActRequest>;
-}
-
-/** A set that is complete with three pages, one that stays incomplete, and one that completes at every second step. */
-export async function makeActs(client: RawClient, prefix: string): Promise<Act[]> {
-  const complete = await buildFaultFleet(client, `${prefix}-full`, { nodes: 2, volumesPerNode: 36 });
-  await prepareAllKeys(client, complete);
-  const open = await buildFaultFleet(client, `${prefix}-open`, { nodes: 2, volumesPerNode: 20 });
-  const turning = await buildFaultFleet(client, `${prefix}-turn`, { nodes: 1, volumesPerNode: 40 });
-  await prepareAllKeys(client, turning);
+/**
+ * A set that is complete with three pages, one that stays incomplete, and one that completes at every second step; clusters
+ * in each phase; a fleet that gets lost. The service seals under the key.
+ */
+export function makeActs(client: RawClient, prefix: string, key: SealingKey): Act[] {
+  const fleet = (name: string, size: FaultFleetSize) => buildFaultFleet(client, `${prefix}-${name}`, size);
+  const prepared = async (name: string, size: FaultFleetSize): Promise<FaultFleet> => {
+    const made = await fleet(name, size);
+    await prepareAllKeys(client, made);
+    return made;
+  };
+  const open = kept(() => fleet('open', { nodes: 2, volumesPerNode: 20 }));
+  const second = kept(async () => {
+    const issue = { mutationId: oracleMutationId(), principalId: `${prefix}-bea`, role: 'administrator' };
+    const token: string = (await client.done('issueAdministratorToken', issue)).secrets[0].secret;
+    // Its first use is written down, which is no part of what is done with it later.
+    await client.done('listClusters', {}, token);
+    return token;
+  });
+  const nodes = kept(async () => {
+    const clusterId = `${prefix}-nodes`;
+    await client.done('createCluster', { mutationId: oracleMutationId(), clusterId, ...owners });
+    return clusterId;
+  });
+  const stock = new CutoverStock(client, prefix);
   return [
-    ...handoffActs(client, complete, open, turning),
+    ...handoffActs(client, {
+      complete: kept(() => prepared('full', { nodes: 2, volumesPerNode: 36 })),
+      open,
+      turning: kept(() => prepared('turn', { nodes: 1, volumesPerNode: 40 })),
+    }),
     ...scopeActs(client, open),
-    ...fleetActs(client, prefix),
-    ...nodeActs(client, prefix),
+    ...fleetActs(client, prefix, nodes),
+    ...nodeActs(client, nodes),
     ...reportActs(client, open),
+    heldFenceAct(
+      client,
+      kept(() => drainingCutover(client, `${prefix}-held`)),
+    ),
+    ...advanceActs(client, stock),
+    relayAct(client, prefix),
+    ...ingressActs(client, stock, key),
+    ...writeOffActs(
+      client,
+      kept(() => fleet('lost', { nodes: 1, volumesPerNode: 256 })),
+      second,
+    ),
   ];
 }
 
-function owner(
-  client: RawClient,
-  method: string,
-  body: { mutationId: string } & Record<string, unknown>,
-  count: ActRequest['count'] = null,
-): ActRequest {
-  return { mutationId: body.mutationId, count, send: () => client.owner(method, body) };
+const owners = { controllerId: 'c', runtimeNamespace: 'r' };
+
+/** Made when it is wanted first, and once. */
+function kept<T>(make: () => Promise<T>): () => Promise<T> {
+  let made: Promise<T> | undefined;
+  return () => (made ??= make());
 }
 
 async function headOf(client: RawClient, clusterId: string): Promise<Reference | null> {
@@ -71,72 +94,95 @@ async function headOf(client: RawClient, clusterId: string): Promise<Reference |
   return aggregate === null ? null : referenceIn(aggregate);
 }
 
-function handoffActs(client: RawClient, complete: FaultFleet, open: FaultFleet, turning: FaultFleet): Act[] {
+type Made = () => Promise<FaultFleet>;
+
+function handoffActs(client: RawClient, made: { complete: Made; open: Made; turning: Made }): Act[] {
   const method = 'prepareFleetCutoverVolumeHandoffs';
   let capacity = 0;
-  const prepare = async (
-    fleet: FaultFleet,
-    change: { upserts?: object[]; removals?: object[] },
-  ): Promise<ActRequest> => {
+  /** `pages`: how many of them become other ones, where the set is complete then. */
+  const prepare = async (fleet: FaultFleet, upserts: object[], pages = 0): Promise<ActRequest> => {
     const expectedAggregate = await headOf(client, fleet.clusterId);
-    return owner(
-      client,
-      method,
-      prepareBody(fleet, { expectedAggregate, ...change }),
+    const body = prepareBody(fleet, { expectedAggregate, upserts });
+    return ownerRequest(client, method, body, [
       nextRevision(fleet, expectedAggregate),
-    );
+      {
+        table: 'handoff_revisions',
+        where: `cluster_id = '${fleet.clusterId}' and aggregate_generation > ${expectedAggregate?.generation ?? 0}`,
+        added: upserts.length,
+      },
+      {
+        table: 'handoff_pages',
+        where: `cluster_id = '${fleet.clusterId}' and since_generation > ${expectedAggregate?.generation ?? 0}`,
+        added: pages,
+      },
+    ]);
   };
   const revise = (keys: FaultFleet['keys']) => {
     capacity += 1;
     return keys.map((key) => upsertOf(key, capacity));
   };
-  const last = () => turning.keys.at(-1)!;
   return [
-    { name: 'prepare, incomplete', method, next: () => prepare(open, { upserts: revise(open.keys.slice(0, 5)) }) },
+    {
+      name: 'prepare, incomplete',
+      method,
+      next: async () => {
+        const open = await made.open();
+        return prepare(open, revise(open.keys.slice(0, 5)));
+      },
+    },
     {
       name: 'prepare, in place',
       method,
-      next: () => prepare(complete, { upserts: revise([complete.keys[0]!, complete.keys.at(-1)!]) }),
+      next: async () => {
+        const complete = await made.complete();
+        return prepare(complete, revise([complete.keys[0]!, complete.keys.at(-1)!]), 2);
+      },
     },
     {
       name: 'prepare, completing',
       method,
       next: async () => {
+        const turning = await made.turning();
+        const last = turning.keys.at(-1)!;
         const expectedAggregate = await headOf(client, turning.clusterId);
-        const removed = prepareBody(turning, { expectedAggregate, removals: [removalOf(last())] });
+        const removed = prepareBody(turning, { expectedAggregate, removals: [removalOf(last)] });
         // Not removed where the last run failed for good; then the upsert completes all the same.
         await client.owner(method, removed);
-        return prepare(turning, { upserts: revise([last()]) });
+        return prepare(turning, revise([last]), 1);
       },
     },
     {
       name: 'rederive',
       method: 'rederiveFleetCutoverVolumeHandoffs',
       next: async () => {
+        const open = await made.open();
         const expectedAggregate = await headOf(client, open.clusterId);
         const { clusterId, runtime, scope } = open;
         const body = { mutationId: oracleMutationId(), clusterId, runtime, scope, expectedAggregate };
-        return owner(client, 'rederiveFleetCutoverVolumeHandoffs', body, nextRevision(open, expectedAggregate));
+        return ownerRequest(client, 'rederiveFleetCutoverVolumeHandoffs', body, [
+          nextRevision(open, expectedAggregate),
+        ]);
       },
     },
   ];
 }
 
-function nextRevision(fleet: FaultFleet, head: Reference | null): ActRequest['count'] {
+function nextRevision(fleet: FaultFleet, head: Reference | null): Count {
   return {
     table: 'aggregate_revisions',
     where: `cluster_id = '${fleet.clusterId}' and generation > ${head?.generation ?? 0}`,
   };
 }
 
-function scopeActs(client: RawClient, fleet: FaultFleet): Act[] {
-  const { clusterId, runtime } = fleet;
+function scopeActs(client: RawClient, made: Made): Act[] {
   let words = 0;
   return [
     {
       name: 'classify',
       method: 'classifyFleetCutoverScope',
       next: async () => {
+        const fleet = await made();
+        const { clusterId, runtime } = fleet;
         const state = await client.done('readFleetCutoverState', { clusterId });
         words += 1;
         fleet.scope = state.scope;
@@ -152,7 +198,7 @@ function scopeActs(client: RawClient, fleet: FaultFleet): Act[] {
           table: 'scope_revisions',
           where: `cluster_id = '${clusterId}' and generation > ${state.scope.generation}`,
         };
-        const request = owner(client, 'classifyFleetCutoverScope', body, count);
+        const request = ownerRequest(client, 'classifyFleetCutoverScope', body, [count]);
         return { ...request, send: async () => noteScope(fleet, await request.send()) };
       },
     },
@@ -160,6 +206,8 @@ function scopeActs(client: RawClient, fleet: FaultFleet): Act[] {
       name: 'targets',
       method: 'acceptFleetCutoverTargetSet',
       next: async () => {
+        const fleet = await made();
+        const { clusterId, runtime } = fleet;
         const state = await client.done('readFleetCutoverState', { clusterId });
         const body = {
           mutationId: oracleMutationId(),
@@ -172,7 +220,7 @@ function scopeActs(client: RawClient, fleet: FaultFleet): Act[] {
           table: 'target_set_revisions',
           where: `cluster_id = '${clusterId}' and generation > ${state.targetSet.generation}`,
         };
-        return owner(client, 'acceptFleetCutoverTargetSet', body, count);
+        return ownerRequest(client, 'acceptFleetCutoverTargetSet', body, [count]);
       },
     },
   ];
@@ -184,7 +232,7 @@ function noteScope(fleet: FaultFleet, answer: RawAnswer): RawAnswer {
   return answer;
 }
 
-function fleetActs(client: RawClient, prefix: string): Act[] {
+function fleetActs(client: RawClient, prefix: string, cluster: () => Promise<string>): Act[] {
   let serial = 0;
   const name = (what: string): string => `${prefix}-${what}-${(serial += 1)}`;
   const createService = async (): Promise<AnswerBody> =>
@@ -195,24 +243,20 @@ function fleetActs(client: RawClient, prefix: string): Act[] {
       principalId: name('who'),
       role: 'operator',
     });
-  const act = (
-    method: string,
-    make: () => Promise<{ body: Record<string, unknown>; count?: ActRequest['count'] }>,
-  ): Act => ({
+  const act = (method: string, make: () => Promise<{ body: Record<string, unknown>; count: Count }>): Act => ({
     name: method,
     method,
     next: async () => {
       const { body, count } = await make();
-      return owner(client, method, { mutationId: oracleMutationId(), ...body }, count);
+      return ownerRequest(client, method, { mutationId: oracleMutationId(), ...body }, [count]);
     },
   });
   const spec = { imageDigest: digestText('image'), mounts: [], secretInputs: [], publishedPorts: [], placement: [] };
-  const clusterId = `${prefix}-open`;
   return [
     act('createCluster', async () => {
       const id = name('cluster');
       return {
-        body: { clusterId: id, controllerId: 'c', runtimeNamespace: 'r' },
+        body: { clusterId: id, ...owners },
         count: { table: 'clusters', where: `cluster_id = '${id}'` },
       };
     }),
@@ -220,7 +264,7 @@ function fleetActs(client: RawClient, prefix: string): Act[] {
       const nodeId = name('imported');
       return {
         body: {
-          clusterId: `${prefix}-turn`,
+          clusterId: await cluster(),
           nodes: [{ nodeId, corestorePublicKey: null }],
           services: [{ name: `${nodeId}-s` }],
           specs: [{ serviceName: `${nodeId}-s`, spec }],
@@ -242,19 +286,14 @@ function fleetActs(client: RawClient, prefix: string): Act[] {
     act('putServiceSpec', async () => {
       const { serviceId } = (await createService()).service;
       return {
-        body: { clusterId, serviceId, expectedSpec: null, spec },
+        body: { clusterId: await cluster(), serviceId, expectedSpec: null, spec },
         count: { table: 'service_spec_revisions', where: `service_id = '${serviceId}'` },
       };
     }),
     // A cluster has one relay.
     act('registerCoreflowRelay', async () => {
       const id = name('relayed');
-      await client.done('createCluster', {
-        mutationId: oracleMutationId(),
-        clusterId: id,
-        controllerId: 'c',
-        runtimeNamespace: 'r',
-      });
+      await client.done('createCluster', { mutationId: oracleMutationId(), clusterId: id, ...owners });
       return {
         body: { clusterId: id, swarmServiceId: 'relay' },
         count: { table: 'credentials', where: `kind = 'coreflow-relay' and cluster_id = '${id}'` },
@@ -285,11 +324,11 @@ function fleetActs(client: RawClient, prefix: string): Act[] {
 }
 
 /** Each on a node of its own, in clusters of its own, since a node's state is what they change. */
-function nodeActs(client: RawClient, prefix: string): Act[] {
-  const clusterId = `${prefix}-turn`;
+function nodeActs(client: RawClient, cluster: () => Promise<string>): Act[] {
   let serial = 100;
-  const register = (): Promise<FaultNode> => registerFaultNode(client, clusterId, (serial += 1), 1);
+  const register = async (): Promise<FaultNode> => registerFaultNode(client, await cluster(), (serial += 1), 1);
   const report = async (node: FaultNode, sessionId: string, swarmNodeId: string): Promise<void> => {
+    const clusterId = await cluster();
     const body = nextReport({ clusterId, swarmServiceId: 'nobody', nodes: [] }, node);
     delete body.observation.fleetCutoverLocalNodeSnapshot;
     Object.assign(body.observation, { reporterSessionId: sessionId, localSwarmNodeId: swarmNodeId });
@@ -301,8 +340,9 @@ function nodeActs(client: RawClient, prefix: string): Act[] {
     next: async () => {
       const node = await register();
       const { more, where } = await make(node);
+      const clusterId = await cluster();
       const body = { mutationId: oracleMutationId(), clusterId, nodeId: node.nodeId, ...more };
-      return owner(client, method, body, { table: 'nodes', where: `node_id = '${node.nodeId}' and ${where}` });
+      return ownerRequest(client, method, body, [{ table: 'nodes', where: `node_id = '${node.nodeId}' and ${where}` }]);
     },
   });
   return [
@@ -310,19 +350,20 @@ function nodeActs(client: RawClient, prefix: string): Act[] {
       name: 'registerNode',
       method: 'registerNode',
       next: async () => {
+        const clusterId = await cluster();
         const nodeId = `${clusterId}-r${(serial += 1)}`;
         const body = { mutationId: oracleMutationId(), clusterId, nodeId, corestorePublicKey: null };
-        return owner(client, 'registerNode', body, { table: 'nodes', where: `node_id = '${nodeId}'` });
+        return ownerRequest(client, 'registerNode', body, [{ table: 'nodes', where: `node_id = '${nodeId}'` }]);
       },
     },
     {
       name: 'rotateNodeCredential',
       method: 'rotateNodeCredential',
       next: async () => {
-        const { nodeId } = await register();
+        const [{ nodeId }, clusterId] = [await register(), await cluster()];
         const body = { mutationId: oracleMutationId(), clusterId, nodeId, kind: 'node-token' };
         const where = `kind = 'node-token' and subject_id = '${nodeId}' and newest_generation > 1`;
-        return owner(client, 'rotateNodeCredential', body, { table: 'credentials', where });
+        return ownerRequest(client, 'rotateNodeCredential', body, [{ table: 'credentials', where }]);
       },
     },
     act('revokeNode', async () => ({ where: `state = 'revoked'` })),
@@ -344,20 +385,22 @@ function nodeActs(client: RawClient, prefix: string): Act[] {
   ];
 }
 
-function reportActs(client: RawClient, fleet: FaultFleet): Act[] {
+/** The node's last report. */
+function reportCount(node: FaultNode): Count {
+  return {
+    table: 'reporter_sessions',
+    where: `node_id = '${node.nodeId}' and observation_sequence = ${node.sequence}`,
+  };
+}
+
+function reportActs(client: RawClient, made: Made): Act[] {
   let mark = 0;
-  const send = (body: AnswerBody, node: FaultNode): ActRequest => ({
-    mutationId: null,
-    count: {
-      table: 'reporter_sessions',
-      where: `node_id = '${node.nodeId}' and observation_sequence = ${node.sequence}`,
-    },
-    send: () => client.spark(observationPath, body),
-  });
-  const of = (position: number, change: (node: FaultNode) => void): Promise<ActRequest> => {
+  const of = async (position: number, change: (node: FaultNode) => void): Promise<ActRequest> => {
+    const fleet = await made();
     const node = fleet.nodes[position]!;
     change(node);
-    return Promise.resolve(send(nextReport(fleet, node, `mark ${mark}`), node));
+    const body = nextReport(fleet, node, `mark ${mark}`);
+    return { mutationId: null, counts: [reportCount(node)], send: () => client.spark(observationPath, body) };
   };
   return [
     {

@@ -30,7 +30,7 @@ export const pagePath = '/spark/swarm-nodes/fleet-cutover-prepared-volume-handof
 
 /** The path of an owner method, by the rule that the transport documents. */
 export function ownerPath(method: string): string {
-  return `/requests/${method.includes('FleetCutover') ? 'fleetcutover' : 'fleet'}/${method}`;
+  return `/requests/${/FleetCutover|^writeOff/.test(method) ? 'fleetcutover' : 'fleet'}/${method}`;
 }
 
 export interface RawClient {

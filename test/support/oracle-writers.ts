@@ -19,6 +19,8 @@ export interface Contest {
   readonly attempts: number;
   /** Where all writers begin. */
   readonly from: Reference | null;
+  /** Unix ms; ends earlier then, between two attempts of each writer. */
+  readonly until?: number;
 }
 
 /** Every writer sends one upsert after the other against the newest aggregate that it was told of. */
@@ -27,7 +29,7 @@ export async function contend(client: RawClient, fleet: FaultFleet, contest: Con
   let started = 0;
   const write = async (writer: number): Promise<void> => {
     let expected = contest.from;
-    while (started < contest.attempts) {
+    while (started < contest.attempts && Date.now() < (contest.until ?? Infinity)) {
       started += 1;
       const capacity = started;
       const key = fleet.keys[(writer + started) % fleet.keys.length]!;
