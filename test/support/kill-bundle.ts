@@ -13,9 +13,9 @@ export interface KillableProgram {
 
 /** Bundles it with its libraries; those that start threads from files of their own stay where they are. */
 export async function bundleKillableService(): Promise<KillableProgram> {
-  const parent = join(ROOT, 'dist');
+  const parent = join(ROOT, '.data');
   await mkdir(parent, { recursive: true });
-  // As deep as its source, so that it finds the migrations; inside the project, so that it finds what is not bundled.
+  // As deep as its source, so that it finds the migrations; inside the project, so that it finds what is not bundled; not in `dist`, which other tests pack and copy.
   const directory = await mkdtemp(join(parent, 'killable-'));
   await build({
     configFile: false,
