@@ -15,7 +15,8 @@ export interface KillableProgram {
 export async function bundleKillableService(): Promise<KillableProgram> {
   const parent = join(ROOT, '.data');
   await mkdir(parent, { recursive: true });
-  // As deep as its source, so that it finds the migrations; inside the project, so that it finds what is not bundled; not in `dist`, which other tests pack and copy.
+  // As deep as its source, so that it finds the migrations; inside the project, so that it finds what is not bundled; and not in
+  // `dist`, which other tests pack and copy.
   const directory = await mkdtemp(join(parent, 'killable-'));
   await build({
     configFile: false,
