@@ -33,6 +33,16 @@ export {
   type IFleetCutoverUncoveredVolume,
 } from './derivation.js';
 export { HostileValueError, type HostileValueReason } from './detach.js';
+export { Health, Readiness, type IReadiness } from './health.js';
+export { problemsOfMethod, problemsOfSparkEndpoint, type TSparkEndpointName } from './method-problems.js';
+export { openApiDocument } from './openapi.js';
+export {
+  TypedRequestAnswer,
+  TypedRequestEnvelope,
+  typedRequestEndpoint,
+  TypedRequestIdentity,
+  type ITypedRequestEnvelope,
+} from './typed-request.js';
 export {
   isSha256Digest,
   bytesDigest,

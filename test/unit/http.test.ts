@@ -62,7 +62,7 @@ describe('the client’s address', () => {
   const addressSeen = async (trustedProxies: readonly string[] | undefined, from: string, forwarded: string) => {
     const logger = createLogger('silent');
     const app = createServer(trustedProxies === undefined ? { logger } : { logger, trustedProxies });
-    app.get('/address', (request, reply) => reply.send(request.ip));
+    app.get('/address', { config: { caller: 'public' } }, (request, reply) => reply.send(request.ip));
     const headers = { 'x-forwarded-for': forwarded };
     return (await app.inject({ url: '/address', remoteAddress: from, headers })).body;
   };
