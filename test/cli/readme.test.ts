@@ -7,12 +7,12 @@ import { createServer, type Server } from 'node:http';
 import { access, readFile, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { parse, stringify } from 'yaml';
 import { settingNames } from '../../src/config.js';
 import { createDatabase } from '../support/database.js';
 import { replay } from '../support/docker-engine.js';
 import { projectRoot } from '../support/installed-package.js';
 import { blockCommands, inlineCommands, localLinks, readReadme, tableNames } from '../support/readme.js';
-import { someDigest } from '../support/service.js';
 import { type Going, openReadmeWorld, type ReadmeWorld } from '../support/readme-world.js';
 
 const readme = await readReadme();
@@ -59,34 +59,24 @@ const steps: Record<string, Step> = {
     expect(readiness).toMatchObject({ ready: true, migrations: 'exact', separation: 'full', database: 'embedded' });
   },
 
-  'export FLEET_CUTOVER_URL=http://127.0.0.1:8080 FLEET_CUTOVER_TOKEN=…': async (line) => {
+  'export FLEET_CUTOVER_URL=http://127.0.0.1:8080 FLEET_CUTOVER_CLUSTER=c1 FLEET_CUTOVER_TOKEN=…': async (line) => {
     world.environment['TOKEN_OF_ADA'] = token;
     const { stdout } = await world.run(`${line.replace('…', '"$TOKEN_OF_ADA"')}; env`);
-    for (const name of ['FLEET_CUTOVER_URL', 'FLEET_CUTOVER_TOKEN']) {
+    for (const name of ['FLEET_CUTOVER_URL', 'FLEET_CUTOVER_CLUSTER', 'FLEET_CUTOVER_TOKEN']) {
       const value = new RegExp(`^${name}=(.+)$`, 'm').exec(stdout)?.[1];
       expect(value).toBeDefined();
       world.environment[name] = value ?? '';
     }
   },
 
-  [`fleet-cutover call createCluster --json '{"clusterId":"c1","controllerId":"k1","runtimeNamespace":"prod"}'`]:
-    async (line) => {
-      const { code, stdout } = await world.run(line);
-      expect(code).toBe(0);
-      expect(JSON.parse(stdout)).toMatchObject({ cluster: { clusterId: 'c1' }, runtime: { phase: 'swarm' } });
-    },
+  'fleet-cutover cluster create c1 --controller k1 --namespace prod': async (line) => {
+    const { code, stdout } = await world.run(line);
+    expect([code, stdout]).toEqual([0, expect.stringContaining('c1')]);
+  },
 
-  'fleet-cutover fleet import fleet.json --cluster c1 --secrets-file tokens.json': async (line) => {
-    const nodes = [{ nodeId: 'n1', corestorePublicKey: null }];
-    const content = {
-      imageDigest: someDigest('image'),
-      mounts: [],
-      secretInputs: [],
-      publishedPorts: [],
-      placement: [],
-    };
-    const specs = [{ serviceName: 'gateway', spec: content }];
-    await world.write('fleet.json', JSON.stringify({ nodes, services: [{ name: 'gateway' }], specs }));
+  'fleet-cutover fleet import fleet.json --secrets-file tokens.json': async (line) => {
+    const document = readme.match(/`(\{"nodes".*?\})`/)?.[1];
+    await world.write('fleet.json', document ?? '');
     const { code, stdout } = await world.run(line);
     expect(code).toBe(0);
     expect(stdout).toContain('nodes: 1 created, 0 there already');
@@ -115,51 +105,120 @@ const steps: Record<string, Step> = {
       expect([code, stderr.includes(await world.read('token'))]).toEqual([0, false]);
     },
 
-  'fleet-cutover state --cluster c1': async (line) => {
+  'fleet-cutover targets accept n1': async (line) => {
+    expect((await world.run(line)).code).toBe(0);
+  },
+
+  'fleet-cutover scope suggest --out scope.yaml': async (line) => {
+    const { code, stdout } = await world.run(line);
+    expect([code, stdout]).toEqual([0, expect.stringContaining('40 services')]);
+  },
+
+  // The file as its administrator leaves it: of this swarm nothing moves.
+  'fleet-cutover scope apply scope.yaml --dry-run': async (line) => {
+    const unconfirmed = await world.run(line);
+    expect([unconfirmed.code, unconfirmed.stderr]).toEqual([2, expect.stringContaining('is not confirmed')]);
+    const file = parse(await world.read('scope.yaml')) as { services: object[]; [name: string]: unknown };
+    const services = file.services.map((service) => ({
+      ...service,
+      ...{ class: 'excluded', serviceId: null, reason: 'stays', mounts: [], confirmed: true },
+    }));
+    const coreflow = { state: 'none', reason: 'there is none' };
+    await world.write('scope.yaml', stringify({ ...file, coreflow, services }));
+    const { code, stdout, stderr } = await world.run(line);
+    expect([code, stdout], stderr).toEqual([0, expect.stringContaining('dry run')]);
+    expect((await world.run(line.replace(' --dry-run', ''))).code).toBe(0);
+  },
+
+  'scope suggest --from scope.yaml --out scope.yaml': async (line) => {
+    const { code, stdout, stderr } = await world.run(`fleet-cutover ${line}`);
+    expect([code, stdout], stderr).toEqual([0, expect.stringContaining('40 stated already')]);
+  },
+
+  'fleet-cutover blockers': async (line) => {
+    expect(await world.run(line)).toMatchObject({ code: 0, stderr: '' });
+  },
+
+  'fleet-cutover required --state missing': async (line) => {
+    const { code, stdout } = await world.run(line);
+    expect([code, stdout]).toEqual([0, expect.stringMatching(/^derivation \S+ generation \d+/)]);
+  },
+
+  'fleet-cutover prepare': async (line) => {
+    const { code, stdout } = await world.run(line);
+    expect([code, stdout]).toEqual([0, expect.stringContaining('complete')]);
+  },
+
+  'fleet-cutover state': async (line) => {
     const { code, stdout } = await world.run(line);
     expect([code, stdout]).toEqual([
       0,
       expect.stringMatching(/^phase +swarm \(generation 1\)\ninventory +\S+ generation 1 /),
     ]);
+    expect(stdout).toMatch(/aggregate .* complete/);
   },
 
-  'fleet-cutover explain --cluster c1': async (line) => {
+  'fleet-cutover explain': async (line) => {
     const { code, stdout } = await world.run(line);
     expect([code, stdout]).toEqual([0, expect.stringContaining('scope-complete')]);
   },
 
-  'fleet-cutover advance --cluster c1 --to draining --dry-run': async (line) => {
-    const { code, stdout, stderr } = await world.run(line);
-    expect([code, stdout]).toEqual([1, expect.stringContaining('scope-complete')]);
-    expect(stderr).toContain('gate-unmet');
-    expect((await world.run('fleet-cutover state --cluster c1')).stdout).toMatch(/^phase +swarm /);
+  'fleet-cutover advance --to draining --dry-run': async (line) => {
+    const { code, stdout } = await world.run(line);
+    // The agent above has reported once, before it knew the runtime.
+    expect([code, stdout]).toEqual([1, expect.stringContaining('UNMET  targets-observed')]);
+    expect((await world.run('fleet-cutover state')).stdout).toMatch(/^phase +swarm /);
   },
 
-  'fleet-cutover watch --cluster c1': async (line) => {
+  'fleet-cutover watch': async (line) => {
     const watch = world.start(line);
     await watch.says(/phase swarm \(generation 1\)/);
     expect((await watch.end('SIGINT')).code).toBe(0);
   },
 
-  // It gets as far as a cluster without a scope lets it; what it does in phase pallet, test/cli/ingress.test.ts tells.
-  'fleet-cutover ingress prepare --cluster c1 --service sv-…': async (line) => {
-    const listed = await world.run(
-      `fleet-cutover call listServices --json '{"clusterId":"c1","cursor":null,"limit":10}'`,
-    );
+  // It gets as far as a service without a spec lets it; what it does in phase pallet, test/cli/ingress.test.ts tells.
+  'fleet-cutover ingress prepare --service sv-…': async (line) => {
+    const listed = await world.run('fleet-cutover service list --json');
     const { services } = JSON.parse(listed.stdout) as { services: { serviceId: string }[] };
     world.substitutions.set('sv-…', services[0]?.serviceId ?? '');
     const { code, stderr } = await world.run(line);
-    expect([code, stderr]).toEqual([2, expect.stringContaining('the cluster has no accepted scope and targets yet')]);
+    expect([code, stderr]).toEqual([1, expect.stringContaining('refused: ')]);
   },
 
   'fleet-cutover verify --cluster c1': async (line) => {
     const { code, stdout } = await world.run(line);
-    expect([code, stdout]).toEqual([0, expect.stringMatching(/./)]);
+    expect([code, stdout]).toEqual([0, expect.stringMatching(/^clean/)]);
+  },
+
+  'fleet-cutover export --cluster c1 --out c1.ndjson.gz': async (line) => {
+    expect((await world.run(line)).code).toBe(0);
+  },
+
+  'fleet-cutover verify c1.ndjson.gz': async (line) => {
+    const { code, stdout } = await world.run(line);
+    expect([code, stdout]).toEqual([0, expect.stringMatching(/^clean/)]);
   },
 
   'fleet-cutover host reseal': async (line) => {
     const { code, stderr } = await world.run(line);
     expect([code, stderr]).toEqual([0, '0 secrets are sealed under k1 now.\n']);
+  },
+
+  'fleet-cutover --help': async (line) => {
+    const { code, stdout } = await world.run(line);
+    expect([code, stdout]).toEqual([0, expect.stringContaining('Commands:')]);
+  },
+
+  'fleet-cutover openapi': async (line) => {
+    expect(JSON.parse((await world.run(line)).stdout)).toMatchObject({
+      openapi: expect.stringMatching(/^3\.1/) as string,
+    });
+  },
+
+  'config show': async (line) => {
+    const { code, stdout } = await world.run(`fleet-cutover ${line}`);
+    expect([code, stdout]).toEqual([0, expect.stringContaining('FLEET_CUTOVER_URL')]);
+    expect(stdout).not.toContain(token);
   },
 
   'npm ci && npm run demo': async () => {
@@ -199,6 +258,7 @@ const elsewhere: Record<string, Elsewhere> = {
   'advance --to draining': { file: 'test/database/phases.test.ts', shows: "'draining'", why: 'needs a whole fleet' },
   'advance --to switching': { file: 'test/database/phases.test.ts', shows: "'switching'", why: 'needs a whole fleet' },
   'advance --to pallet': { file: 'test/database/phases.test.ts', shows: "'pallet'", why: 'needs a whole fleet' },
+  'scope apply': { file: 'test/cli/scope.test.ts', shows: "'apply'", why: 'it is run above with its file' },
   'ingress prepare': { file: 'test/cli/ingress.test.ts', shows: "'prepare'", why: 'needs a cluster in phase pallet' },
 };
 

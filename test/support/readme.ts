@@ -17,7 +17,8 @@ export function blockCommands(readme: string): string[] {
 }
 
 const programs = 'npm|npx|node|docker|curl|fleet-cutover';
-const ours = 'advance|agent|call|explain|fleet|host|ingress|state|verify|watch';
+const ours =
+  'advance|agent|call|config|explain|export|fleet|host|ingress|prepare|required|scope|state|targets|verify|watch';
 
 /** Command lines in the running text and in tables: a program, or a command of ours, with something behind it. */
 export function inlineCommands(readme: string): string[] {

@@ -271,7 +271,8 @@ describe('every schema of the contract', () => {
       'typed-request.ts TypedRequestAnswer.anyOf.response',
     ];
     expect(schemas.length).toBeGreaterThan(50);
-    expect(schemas.flatMap(({ name, schema }) => openObjects(schema, name))).toEqual(carried);
+    const own = schemas.filter(({ name }) => !name.startsWith('contract.ts ')); // which exports the others' again
+    expect(own.flatMap(({ name, schema }) => openObjects(schema, name))).toEqual(carried);
   });
 });
 
