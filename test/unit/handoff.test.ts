@@ -102,7 +102,7 @@ describe('a first handoff', () => {
       digest: record.digest,
       claimDigest: record.claimIntent.digest,
       requestDigest: independentBareDigest(upsert(1).request),
-      newVolume: removal(1),
+      newVolume: { ...removal(1), volumeId: record.volumeId },
     });
   });
 

@@ -8,22 +8,26 @@ export function volumeId(clusterLife: string, key: HandoffKey): string {
   return recordId('vo', { clusterLife, record: 'volume', nodeId, serviceId, mountIdentityDigest });
 }
 
+export interface NewVolume extends HandoffKey {
+  readonly volumeId: string;
+}
+
 /**
  * The statement that makes rows of volumes exist, to be part of a larger one. The nodes are the cluster's, the services its
  * organization's. `guard` is appended to the source of the rows, e.g. `, swap`.
  */
 export function insertVolumes(
-  cluster: { readonly clusterId: string; readonly clusterLife: string },
-  keys: readonly HandoffKey[],
+  clusterId: string,
+  volumes: readonly NewVolume[],
   guard: RawBuilder<unknown>,
 ): RawBuilder<unknown> {
-  const column = (read: (key: HandoffKey) => string): string[] => keys.map(read);
+  const column = (read: (volume: NewVolume) => string): string[] => volumes.map(read);
   return sql`
     insert into control.volumes (cluster_id, node_id, service_id, mount_identity_digest, volume_id)
-    select ${cluster.clusterId}::text, volume.*
-      from unnest(${column((key) => key.nodeId)}::text[], ${column((key) => key.serviceId)}::text[],
-                  ${column((key) => key.mountIdentityDigest)}::text[],
-                  ${column((key) => volumeId(cluster.clusterLife, key))}::text[])
+    select ${clusterId}::text, volume.*
+      from unnest(${column(({ nodeId }) => nodeId)}::text[], ${column(({ serviceId }) => serviceId)}::text[],
+                  ${column(({ mountIdentityDigest }) => mountIdentityDigest)}::text[],
+                  ${column(({ volumeId }) => volumeId)}::text[])
              as volume (node_id, service_id, mount_identity_digest, volume_id)${guard}
      order by 2, 3, 4
     on conflict on constraint volumes_key do nothing`;

@@ -11,10 +11,10 @@ import { bareDigest, digestDomain, sealCanonical } from '../../contract/digest.j
 import type { IFleetCutoverPreparedVolumeHandoffIntent } from '../../contract/handoff.js';
 import { maximumPreparedVolumeHandoffBytes } from '../../contract/limits.js';
 import type { IProblemEntry, TBatchEntryCode } from '../../contract/problems.js';
-import { type HandoffKey, recordId } from '../../contract/record-id.js';
+import { recordId } from '../../contract/record-id.js';
 import type { Reference } from '../../contract/schema.js';
 import type { IRuntimeStorageClaimIntent } from '../../contract/storage-claim.js';
-import { volumeId } from '../fleet/volumes.js';
+import { type NewVolume, volumeId } from '../fleet/volumes.js';
 
 type Digest = Reference['digest'];
 
@@ -68,7 +68,7 @@ export interface HandoffWrite {
   /** Canonical JSON of the handoff; null says that it is removed. */
   readonly record: string | null;
   /** The volume whose row a first handoff makes exist. */
-  readonly newVolume: HandoffKey | null;
+  readonly newVolume: NewVolume | null;
 }
 
 export interface HandoffBatch {
@@ -215,6 +215,7 @@ function makeHandoff(input: BatchInput, upsert: IHandoffUpsert, facts: KeyFacts,
   const { nodeId, serviceId, mountIdentityDigest, request } = upsert;
   const id = facts.handoffId!;
   const generation = (facts.generation ?? 0) + 1;
+  const volume = volumeId(owner.clusterLife, upsert);
   const claimId = recordId('cl', { clusterLife: owner.clusterLife, handoffId: id });
   const intent: Omit<IRuntimeStorageClaimIntent, 'digest'> = {
     id: claimId,
@@ -237,7 +238,7 @@ function makeHandoff(input: BatchInput, upsert: IHandoffUpsert, facts: KeyFacts,
     clusterId: owner.clusterId,
     nodeId,
     serviceId,
-    volumeId: volumeId(owner.clusterLife, upsert),
+    volumeId: volume,
     observedMount: { sourceDigest: facts.sourceDigest!, targetDigest: facts.targetDigest!, mountIdentityDigest },
     claimIntent,
     evidence: {
@@ -257,7 +258,7 @@ function makeHandoff(input: BatchInput, upsert: IHandoffUpsert, facts: KeyFacts,
     claimDigest: claimIntent.digest,
     requestDigest,
     record: canonical,
-    newVolume: facts.generation === null ? { nodeId, serviceId, mountIdentityDigest } : null,
+    newVolume: facts.generation === null ? { nodeId, serviceId, mountIdentityDigest, volumeId: volume } : null,
   };
 }
 

@@ -205,7 +205,7 @@ async function writeRevision<N extends HandoffMutation>(
   };
   const generation = before.generation + 1;
   const complete = isComplete(derivation, counts);
-  if (complete) await writeHandoffs(tx, cluster, generation, writes);
+  if (complete) await writeHandoffs(tx, clusterId, generation, writes);
   const pages = complete ? await publish(tx, clusterId, before, generation, batch) : null;
   const aggregate = nextAggregate(before, {
     clusterId,
@@ -225,7 +225,7 @@ async function writeRevision<N extends HandoffMutation>(
   if (dryRun) return { kind: 'refused', undone: answer(method, result, { audit: null, dryRun }) };
 
   const swapped = sql<boolean>`(select count(*) from swap) = 1`;
-  const handoffs = complete ? sql`` : sql`, ${handoffsCte(cluster, generation, writes, sql`, swap`)}`;
+  const handoffs = complete ? sql`` : sql`, ${handoffsCte(clusterId, generation, writes, sql`, swap`)}`;
   const statement = sql<WrittenAuditRow>`
     with ${swapAggregateCte({ aggregate, counts, before })}${handoffs}, ${auditCte(context, result, swapped)}
     select seq, chain_digest from audit_row`.compile(qb);
@@ -238,12 +238,12 @@ async function writeRevision<N extends HandoffMutation>(
 
 async function writeHandoffs(
   tx: Tx,
-  cluster: Cluster,
+  clusterId: string,
   generation: number,
   writes: readonly HandoffWrite[],
 ): Promise<void> {
   if (writes.length === 0) return;
-  await tx.run(sql`with ${handoffsCte(cluster, generation, writes, sql``)} select`.compile(qb));
+  await tx.run(sql`with ${handoffsCte(clusterId, generation, writes, sql``)} select`.compile(qb));
 }
 
 function publish(

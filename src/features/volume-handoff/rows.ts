@@ -183,12 +183,11 @@ export function keyFacts(tx: Tx, clusterId: string, keys: readonly IHandoffRemov
  * appended to each source of rows: `sql\`, swap\`` makes them depend on the swap in the same statement.
  */
 export function handoffsCte(
-  cluster: { readonly clusterId: string; readonly clusterLife: string },
+  clusterId: string,
   aggregateGeneration: number,
   writes: readonly HandoffWrite[],
   guard: RawBuilder<unknown>,
 ): RawBuilder<unknown> {
-  const { clusterId } = cluster;
   const column = <K extends keyof HandoffWrite>(key: K) => writes.map((write) => write[key]);
   // Canonical JSON has no line feed. As an array's elements the records would be escaped, which cost more than all their digests.
   const records = writes.map((write) => write.record ?? '').join('\n');
@@ -211,7 +210,7 @@ export function handoffsCte(
       select ${clusterId}, node_id, handoff_id, ${aggregateGeneration}::bigint, generation, digest, record from change
     ), new_volumes as (
       ${insertVolumes(
-        cluster,
+        clusterId,
         writes.flatMap((write) => write.newVolume ?? []),
         guard,
       )}
