@@ -149,7 +149,7 @@ const steps: Record<string, Step> = {
     const { services } = JSON.parse(listed.stdout) as { services: { serviceId: string }[] };
     world.substitutions.set('sv-…', services[0]?.serviceId ?? '');
     const { code, stderr } = await world.run(line);
-    expect([code, stderr]).toEqual([2, expect.stringContaining('the cluster has no accepted scope and targets yet')]);
+    expect([code, stderr]).toEqual([2, expect.stringContaining('the cluster has no accepted scope yet')]);
   },
 
   'fleet-cutover verify --cluster c1': async (line) => {
