@@ -33,11 +33,16 @@ function openProcessHost(): CommandHost {
 
 export const processHost: CommandHost = openProcessHost();
 
-/** Runs a command's work; a failure is printed and gives the exit code. */
-export async function guarded(host: CommandHost, asJson: boolean, work: () => Promise<void>): Promise<void> {
+/** Runs a command's work; a failure is printed and gives the exit code. `goOn` as of {@link printFailure}. */
+export async function guarded(
+  host: CommandHost,
+  asJson: boolean,
+  work: () => Promise<void>,
+  goOn?: string,
+): Promise<void> {
   try {
     await work();
   } catch (error) {
-    host.setExitCode(printFailure(host, error, asJson));
+    host.setExitCode(printFailure(host, error, asJson, goOn));
   }
 }

@@ -1,17 +1,11 @@
 /** `export`: on the machine of the service, straight to its database, beside a running service or without one. */
 import { access } from 'node:fs/promises';
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
-import { readConfig } from '../config.js';
-import { problemCatalogue, type Refused } from '../contract/problems.js';
-import { type ExportedEvidence, exportEvidence } from '../features/evidence/export.js';
-import { writeWhole } from '../features/evidence/file.js';
-import { onHostDatabase } from '../host-access.js';
+import type { ExportedEvidence } from '../features/evidence/export.js';
 import { isRefused } from '../refusal.js';
 import { type CommandHost, processHost } from './command-host.js';
-import { failureReason } from './failure-reason.js';
-import { exitCodes, jsonOutputOption, printResult, UsageError } from './output.js';
+import { exitCodes, jsonOutputOption, printLine, printResult, refusalText, UsageError } from './output.js';
 import { ProgressBar } from './progress-bar.js';
-import { untilSignalled } from './until-signalled.js';
 
 export function registerExport(program: CommandUnknownOpts, host: CommandHost = processHost): void {
   program
@@ -28,19 +22,22 @@ export function registerExport(program: CommandUnknownOpts, host: CommandHost = 
       // Evidence is not overwritten.
       if (await exists(out)) throw new UsageError(`${out} exists`);
       const progress = new ProgressBar(host, json === true);
+      // The server's parts take a second to load, which no other command needs to wait for.
+      const { exportOnHost, failureReason } = await import('./export-work.js');
       try {
-        const exported = await untilWritten(host, cluster, out, progress);
+        const exported = await exportOnHost(host.environment, cluster, out, ({ rows, total, table }) =>
+          progress.show(rows, total, table),
+        );
         progress.end();
         if (isRefused(exported)) {
-          const { code, detail } = exported.problem;
-          host.stderr(`Refused (${code}): ${detail ?? problemCatalogue[code].title}\n`);
+          printLine(host, refusalText('Refused', exported));
           host.setExitCode(exitCodes.refused);
           return;
         }
         printResult(host, { file: out, ...exported }, json === true, () => resultLines(out, exported));
       } catch (error) {
         progress.end();
-        host.stderr(`Could not export: ${failureReason(error)}\n`);
+        printLine(host, `Could not export: ${failureReason(error)}`);
         host.setExitCode(exitCodes.unreachable);
       }
     });
@@ -50,24 +47,6 @@ function exists(path: string): Promise<boolean> {
   return access(path).then(
     () => true,
     () => false,
-  );
-}
-
-function untilWritten(
-  host: CommandHost,
-  clusterId: string,
-  path: string,
-  progress: ProgressBar,
-): Promise<ExportedEvidence | Refused> {
-  return untilSignalled((signal) =>
-    onHostDatabase(readConfig(host.environment), (deps) =>
-      writeWhole(path, signal, async (file) => {
-        const value = await exportEvidence(deps, clusterId, file.write, ({ rows, total, table }) =>
-          progress.show(rows, total, table),
-        );
-        return { value, keep: !isRefused(value) };
-      }),
-    ),
   );
 }
 

@@ -1,25 +1,17 @@
 /** Commands for who may read the service's settings: they go straight to the database and need no token. */
-import { join } from 'node:path';
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
-import { systemClock } from '../clock.js';
-import { readConfig } from '../config.js';
+import type { Refused } from '../contract/problems.js';
 import { isIdentifier } from '../features/auth/credential.js';
-import { type Refused, problemCatalogue } from '../contract/problems.js';
-import { openForCommand } from '../database.js';
-import { migrate, type MigrateResult } from '../db/migrate.js';
-import type { Deps } from '../deps.js';
-import { bootstrap, revokeOnHost } from '../features/auth/host-operations.js';
-import { resealAll } from '../features/ingress/operations.js';
-import { onHostDatabase } from '../host-access.js';
-import { readKeyRing } from '../key-ring.js';
 import { isRefused } from '../refusal.js';
-import { exitCodes, UsageError } from './output.js';
+import { type CommandHost, processHost } from './command-host.js';
+import { exitCodes, printLine, refusalText, UsageError } from './output.js';
 
-const MIGRATIONS = join(import.meta.dirname, '..', '..', 'migrations');
+/** The server's parts take a second to load, which the help and the commands of the client need not wait for. */
+const loadWork = () => import('./host-work.js');
 
-export function registerHostCommands(program: CommandUnknownOpts): void {
-  const host = program.command('host').description('on the machine of the service, straight to its database');
-  host
+export function registerHostCommands(program: CommandUnknownOpts, host: CommandHost = processHost): void {
+  const group = program.command('host').description('on the machine of the service, straight to its database');
+  group
     .command('bootstrap')
     .description('begin an organization and print the token of its first administrator, once')
     .requiredOption('--organization <id>', 'the organization’s id')
@@ -29,37 +21,37 @@ export function registerHostCommands(program: CommandUnknownOpts): void {
       demandIdentifier('--organization', organization);
       demandIdentifier('--principal', principal);
       const input = { organizationId: organization, principalId: principal, additional };
-      const issued = await onDatabase((deps) => bootstrap(deps, input));
-      if (issued === undefined) return;
-      process.stderr.write(`The token of ${principal} (credential ${issued.credentialId}); it is not shown again:\n`);
-      process.stdout.write(`${issued.token}\n`);
+      const issued = await (await loadWork()).bootstrapOnHost(host.environment, input);
+      if (isRefused(issued)) return printRefusal(host, issued);
+      printLine(host, `The token of ${principal} (credential ${issued.credentialId}); it is not shown again:`);
+      host.stdout(`${issued.token}\n`);
     });
-  host
+  group
     .command('revoke-credential')
     .description('end an administrator’s or operator’s token, also an organization’s last one')
     .argument('<id>', 'the credential’s id')
     .action(async (credentialId) => {
       demandIdentifier('the credential', credentialId);
-      const revoked = await onDatabase((deps) => revokeOnHost(deps, credentialId));
-      if (revoked !== undefined) process.stderr.write(`The credential ${revoked.credentialId} is revoked.\n`);
+      const revoked = await (await loadWork()).revokeCredentialOnHost(host.environment, credentialId);
+      if (isRefused(revoked)) return printRefusal(host, revoked);
+      printLine(host, `The credential ${revoked.credentialId} is revoked.`);
     });
-  host
+  group
     .command('reseal')
     .description('seal all secrets under the first key-encryption key')
     .action(async () => {
-      const config = readConfig(process.env);
-      const ring = await readKeyRing(config.keys);
-      if (ring.length === 0) throw new UsageError('KEY_ENCRYPTION_KEYS_FILE has to name the keys, the new one first');
-      const count = await onHostDatabase(config, (deps) => resealAll(deps, ring));
-      process.stderr.write(`${count} secrets are sealed under ${ring[0]?.keyId ?? ''} now.\n`);
+      const { count, keyId } = await (await loadWork()).resealOnHost(host.environment);
+      printLine(host, `${count} secrets are sealed under ${keyId} now.`);
     });
-  host
+  group
     .command('migrate')
     .description('bring the database to this program’s schema')
     .action(async () => {
-      const result = await migrateDatabase();
-      const applied = result.applied.length === 0 ? 'nothing to apply' : `applied ${result.applied.join(', ')}`;
-      process.stderr.write(`${applied}; separation: ${result.separation}\n`);
+      const { applied, separation } = await (await loadWork()).migrateOnHost(host.environment);
+      printLine(
+        host,
+        `${applied.length === 0 ? 'nothing to apply' : `applied ${applied.join(', ')}`}; separation: ${separation}`,
+      );
     });
 }
 
@@ -68,21 +60,7 @@ function demandIdentifier(what: string, id: string): void {
   throw new UsageError(`${what} has to be 1 to 128 letters, digits and . _ : - with a letter or digit first`);
 }
 
-/** Does the work, or says why it was refused; undefined then. */
-async function onDatabase<T>(work: (deps: Deps) => Promise<T | Refused>): Promise<T | undefined> {
-  const outcome = await onHostDatabase(readConfig(process.env), work);
-  if (!isRefused(outcome)) return outcome;
-  const { code, detail } = outcome.problem;
-  process.stderr.write(`Refused (${code}): ${detail ?? problemCatalogue[code].title}\n`);
-  process.exitCode = exitCodes.refused;
-  return undefined;
-}
-
-async function migrateDatabase(): Promise<MigrateResult> {
-  const { ownerUrl, serviceUrl, release } = await openForCommand(readConfig(process.env));
-  try {
-    return await migrate({ ownerUrl, serviceUrl, directory: MIGRATIONS, clock: systemClock });
-  } finally {
-    await release();
-  }
+function printRefusal(host: CommandHost, refused: Refused): void {
+  printLine(host, refusalText('Refused', refused));
+  host.setExitCode(exitCodes.refused);
 }

@@ -1,11 +1,11 @@
 #!/usr/bin/env node
 /** Entry of the command line. Exit codes: 0 done, 1 refused, 2 usage, 3 unreachable or outcome unknown. */
 import { Command, CommanderError } from '@commander-js/extra-typings';
-import { explainStartupError } from '../startup-error.js';
+import { processHost } from './command-host.js';
 import { registerExport } from './export-command.js';
 import { registerHostCommands } from './host-commands.js';
 import { registerOpenApi } from './openapi-command.js';
-import { exitCodes, type TExitCode, UsageError } from './output.js';
+import { exitCodes, printLine, type TExitCode, UsageError } from './output.js';
 import { registerRemoteCommands } from './remote-commands.js';
 import { registerVerify } from './verify-command.js';
 
@@ -21,18 +21,20 @@ registerOpenApi(program);
 try {
   await program.parseAsync();
 } catch (error) {
-  process.exitCode = exitCodeOf(error);
+  process.exitCode = await exitCodeOf(error);
 }
 
-function exitCodeOf(error: unknown): TExitCode {
+async function exitCodeOf(error: unknown): Promise<TExitCode> {
   // Commander has said what is wrong, or printed the help that was asked for.
   if (error instanceof CommanderError) return error.exitCode === 0 ? exitCodes.done : exitCodes.usage;
   if (error instanceof UsageError) {
-    process.stderr.write(`fleet-cutover: ${error.message}\n`);
+    for (const line of [error.message, ...error.details]) printLine(processHost, `fleet-cutover: ${line}`);
     return exitCodes.usage;
   }
+  // Of commands that load the server's parts, and only where they fail.
+  const { explainStartupError } = await import('../startup-error.js');
   const explanation = explainStartupError(error);
   if (explanation === undefined) throw error;
-  process.stderr.write(`fleet-cutover: ${explanation}\n`);
+  printLine(processHost, `fleet-cutover: ${explanation}`);
   return exitCodes.unreachable;
 }

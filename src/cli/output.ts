@@ -2,7 +2,7 @@
 import { Option } from '@commander-js/extra-typings';
 import { ContractViolationError, ProblemError, TransportError } from '../client/errors.js';
 import { ServiceUrlError } from '../client/service-url.js';
-import type { TProblemCode } from '../contract/problems.js';
+import { problemCatalogue, type Refused, type TProblemCode } from '../contract/problems.js';
 import { ContractError } from '../contract/record.js';
 import { advice } from './advice.js';
 import { jsonText, printable } from './terminal-text.js';
@@ -21,6 +21,12 @@ export type TExitCode = (typeof exitCodes)[keyof typeof exitCodes];
 /** A command that can't be carried out as it was given. */
 export class UsageError extends Error {
   override readonly name = 'UsageError';
+  /** One line each. */
+  readonly details: readonly string[];
+  constructor(message: string, details: readonly string[] = []) {
+    super(message);
+    this.details = details;
+  }
 }
 
 interface Failure {
@@ -33,9 +39,13 @@ interface Failure {
   readonly problem?: ProblemError['document'];
 }
 
-/** Prints a failure with what to do next, as lines or as one JSON document, and gives the exit code. */
-export function printFailure(streams: CommandStreams, error: unknown, asJson: boolean): TExitCode {
-  const { exitCode, ...failure } = describeFailure(error);
+/**
+ * Prints a failure with what to do next, as lines or as one JSON document, and gives the exit code. `goOn` is for a command
+ * that is not repeated under a mutation id: what to do where an outcome is open.
+ */
+export function printFailure(streams: CommandStreams, error: unknown, asJson: boolean, goOn?: string): TExitCode {
+  const { exitCode, ...described } = describeFailure(error);
+  const failure = goOn !== undefined && isOpen(error) ? { ...described, next: goOn } : described;
   if (asJson) {
     streams.stderr(`${jsonText({ error: failure })}\n`);
     return exitCode;
@@ -44,6 +54,22 @@ export function printFailure(streams: CommandStreams, error: unknown, asJson: bo
   streams.stderr(textOf([...lines, `  next: ${failure.next}`]));
   return exitCode;
 }
+
+/** The refusals and failures after which the same mutation id tells what became of it. */
+function isOpen(error: unknown): boolean {
+  if (error instanceof TransportError) return error.outcome === 'unknown';
+  if (!(error instanceof ProblemError)) return false;
+  return (
+    error.document.mutationOutcome === 'unknown' || (error.retryAfterSeconds === null && openCodes.has(error.code))
+  );
+}
+
+const openCodes: ReadonlySet<string> = new Set<TProblemCode>([
+  'request-timeout',
+  'internal',
+  'outcome-unknown',
+  'unavailable',
+]);
 
 function describeFailure(error: unknown): Failure {
   if (error instanceof ProblemError) return describeProblem(error);
@@ -58,17 +84,21 @@ function describeFailure(error: unknown): Failure {
     };
   }
   if (error instanceof UsageError || error instanceof ContractError || error instanceof ServiceUrlError) {
-    const details = error instanceof ContractError ? error.errors.slice(1) : [];
     return {
       exitCode: exitCodes.usage,
       kind: 'usage',
       message: error.message,
-      details,
+      details: usageDetails(error),
       next: 'correct it; nothing was sent',
     };
   }
   const message = error instanceof Error ? error.message : 'failed';
   return { exitCode: exitCodes.refused, kind: 'failed', message, details: [], next: 'see the message' };
+}
+
+function usageDetails(error: UsageError | ContractError | ServiceUrlError): readonly string[] {
+  if (error instanceof UsageError) return error.details;
+  return error instanceof ContractError ? error.errors.slice(1) : [];
 }
 
 function describeProblem(error: ProblemError): Failure {
@@ -119,6 +149,16 @@ function describeTransport(error: TransportError): Failure {
 /** Prints a result: one JSON document, or the given lines for people. */
 export function printResult(streams: CommandStreams, result: unknown, asJson: boolean, lines: () => string[]): void {
   streams.stdout(asJson ? `${jsonText(result)}\n` : textOf(lines()));
+}
+
+/** Prints one line beside the results, to stderr. */
+export function printLine(streams: CommandStreams, line: string): void {
+  streams.stderr(textOf([line]));
+}
+
+/** Why an operation on this machine's database was refused; `what` begins the sentence. */
+export function refusalText(what: string, { problem: { code, detail } }: Refused): string {
+  return `${what} (${code}): ${detail ?? problemCatalogue[code].title}`;
 }
 
 /** Each on its own line: what a name or a reason has in it can't begin another. */

@@ -1,5 +1,6 @@
 /** One line on stderr that is drawn over and over. */
 import type { CommandHost } from './command-host.js';
+import { printable } from './terminal-text.js';
 
 const width = 30;
 /** Milliseconds between two drawings. */
@@ -22,7 +23,7 @@ export class ProgressBar {
     this.#drawn = now;
     const share = Math.min(1, done / Math.max(1, total));
     const bar = '#'.repeat(Math.round(share * width)).padEnd(width, '.');
-    this.#host.stderr(`\r\u001b[K[${bar}] ${Math.floor(share * 100)} % ${what}`);
+    this.#host.stderr(`\r\u001b[K[${bar}] ${Math.floor(share * 100)} % ${printable(what)}`);
   }
 
   end(): void {

@@ -1,9 +1,7 @@
 import { join } from 'node:path';
 import { type CommandUnknownOpts, InvalidArgumentError, Option } from '@commander-js/extra-typings';
-import { capturedSource } from '../agents/docker/captured-source.js';
-import { engineSource } from '../agents/docker/engine-source.js';
+import type { DockerSource } from '../agents/docker/source.js';
 import type { SparkEvent } from '../agents/spark/log.js';
-import { startSpark } from '../agents/spark/start.js';
 import { type CommandHost, guarded } from './command-host.js';
 import { addServiceOptions, tokenFromFile, transportOptions } from './connection-options.js';
 import { jsonOutputOption, UsageError } from './output.js';
@@ -37,7 +35,7 @@ export function registerSpark(program: CommandUnknownOpts, host: CommandHost): v
         nodeId: options.node,
         nodeToken: await tokenFromFile(options.tokenFile),
         transport: await transportOptions(options, host.environment),
-        source: dockerSource(options),
+        source: await dockerSource(options),
         stateDirectory: options.stateDir ?? join('.data', 'spark', options.node),
         palletDirectory: options.palletDir ?? null,
         once: options.once === true,
@@ -45,14 +43,22 @@ export function registerSpark(program: CommandUnknownOpts, host: CommandHost): v
         unitFile: options.unitFile ?? null,
       };
       const log = (event: SparkEvent) => host.stderr(`${eventText(event, options.json === true)}\n`);
+      const { startSpark } = await import('../agents/spark/start.js');
       await untilSignalled((signal) => startSpark(settings, log, signal));
     }),
   );
 }
 
-function dockerSource(options: { docker?: string | undefined; capture?: string | undefined }) {
-  if (options.capture !== undefined) return capturedSource(options.capture);
+async function dockerSource(options: {
+  docker?: string | undefined;
+  capture?: string | undefined;
+}): Promise<DockerSource> {
+  if (options.capture !== undefined) {
+    const { capturedSource } = await import('../agents/docker/captured-source.js');
+    return capturedSource(options.capture);
+  }
   if (options.docker === undefined) throw new UsageError('give --docker SOCKET or --capture DIR');
+  const { engineSource } = await import('../agents/docker/engine-source.js');
   return engineSource({ socketPath: options.docker });
 }
 

@@ -2,24 +2,16 @@
  * `verify`: on the machine of the service, straight to its database, beside a running service or without one; `verify FILE`: of
  * exported evidence, anywhere.
  */
-import { access, constants } from 'node:fs/promises';
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
-import { readConfig } from '../config.js';
-import { problemCatalogue } from '../contract/problems.js';
 import type { Finding } from '../features/verify/finding.js';
-import { readLines } from '../features/evidence/file.js';
 import type { LineFault } from '../features/evidence/load.js';
-import { type FileFinding, type FileReport, verifyFile } from '../features/evidence/verify-file.js';
+import type { FileFinding, FileReport } from '../features/evidence/verify-file.js';
 import { parseRememberedHead, type RememberedHead } from '../features/verify/remembered-head.js';
-import { verify, type VerifyProgress, type VerifyReport } from '../features/verify/verify.js';
-import { onHostDatabase } from '../host-access.js';
+import type { VerifyProgress, VerifyReport } from '../features/verify/verify.js';
 import { isRefused } from '../refusal.js';
-import { onTemporaryDatabase } from '../temporary-database.js';
 import { type CommandHost, processHost } from './command-host.js';
-import { failureReason } from './failure-reason.js';
-import { exitCodes, jsonOutputOption, printResult, UsageError } from './output.js';
+import { exitCodes, jsonOutputOption, printLine, printResult, refusalText, UsageError } from './output.js';
 import { ProgressBar } from './progress-bar.js';
-import { untilSignalled } from './until-signalled.js';
 
 export function registerVerify(program: CommandUnknownOpts, host: CommandHost = processHost): void {
   program
@@ -46,30 +38,28 @@ export function registerVerify(program: CommandUnknownOpts, host: CommandHost = 
       const progress = new ProgressBar(host, json === true);
       const show = ({ clusterId, rows, total }: VerifyProgress) =>
         progress.show(rows, total, clusterId ?? (file === undefined ? 'audit chains' : 'reading'));
+      // The server's parts take a second to load, which no other command needs to wait for.
+      const { failureReason, verifyDatabase, verifyEvidence } = await import('./verify-work.js');
       try {
         if (file === undefined) {
           const input = { clusterId: cluster ?? null, remembered: from };
-          const report = await onHostDatabase(readConfig(host.environment), (deps) => verify(deps, input, show));
+          const report = await verifyDatabase(host.environment, input, show);
           progress.end();
           if (isRefused(report)) {
-            const { code, detail } = report.problem;
-            host.stderr(`Could not verify (${code}): ${detail ?? problemCatalogue[code].title}\n`);
+            printLine(host, refusalText('Could not verify', report));
             host.setExitCode(exitCodes.unreachable);
             return;
           }
           printReport(host, report, json === true, reportLines(report));
           return;
         }
-        await access(file, constants.R_OK);
-        const report = await untilSignalled((signal) =>
-          onTemporaryDatabase(signal, (database) => verifyFile(() => readLines(file), database, from, show)),
-        );
+        const report = await verifyEvidence(file, from, show);
         progress.end();
         printReport(host, report, json === true, fileReportLines(report));
       } catch (error) {
         progress.end();
         // Every failure means the same here: nothing is known about the rows.
-        host.stderr(`Could not verify: ${failureReason(error)}\n`);
+        printLine(host, `Could not verify: ${failureReason(error)}`);
         host.setExitCode(exitCodes.unreachable);
       }
     });

@@ -78,6 +78,16 @@ function importsOf(file: string): Import[] {
   });
 }
 
+/** Files and packages that are loaded with a file: dynamic imports are not. */
+function reachedFrom(entry: string): ReadonlySet<string> {
+  const reached = new Set([entry]);
+  // A set gives what is added while it is walked.
+  for (const file of reached) {
+    for (const each of imports) if (each.from === file && !each.typeOnly) reached.add(each.to);
+  }
+  return reached;
+}
+
 const say = (found: readonly Import[]) => found.map((each) => `src/${each.from} imports ${each.to}`);
 const featureOf = (file: string) => /^features\/([^/]+)\//.exec(file)?.[1];
 
@@ -130,6 +140,17 @@ describe('imports', () => {
   it('operations hold no fastify', () => {
     const found = imports.filter((each) => /operations\.ts$/.test(each.from) && /^fastify/.test(each.to));
     expect(say(found)).toEqual([]);
+  });
+
+  it('the command line starts without the server: what needs it is loaded by the action that does', () => {
+    const reached = reachedFrom('cli/main.ts');
+    const packages = [...reached].filter((name) => !files.includes(name) && !name.startsWith('node:'));
+    expect(packages.filter((name) => !/^(@commander-js|@noble|@sinclair|undici$)/.test(name)).sort()).toEqual([]);
+    expect([...reached].filter((name) => /^(db|http)\//.test(name))).toEqual([]);
+    // The walk sees what it is to judge.
+    expect([...reachedFrom('main.ts')]).toEqual(expect.arrayContaining(['fastify', 'kysely', 'pg', 'db/pool.ts']));
+    expect([...reachedFrom('cli/spark-command.ts')]).not.toContain('dockerode');
+    expect([...reachedFrom('agents/docker/engine-source.ts')]).toContain('dockerode');
   });
 
   it('nothing is called utils, common, helpers, types, and there is no barrel', () => {

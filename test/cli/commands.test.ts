@@ -10,7 +10,7 @@ import { methodPath } from '../../src/contract/method.js';
 import { methods } from '../../src/contract/methods.js';
 import { openAnswerProxy } from '../../src/demo/answer-proxy.js';
 import { answerJson, openAnsweringServer } from '../support/answering-server.js';
-import { type Environment, runCommand, runProgram, startProgram } from '../support/command-line.js';
+import { type Environment, runCommand, spawnProgram, startProgram } from '../support/command-line.js';
 import { type Cutover, cutover } from '../support/cutover.js';
 import { mutationId, someDigest, startService, type TestService } from '../support/service.js';
 
@@ -523,9 +523,9 @@ describe('a repeat', () => {
 describe('the program', () => {
   it('keeps results and words apart, and its exit code says how it ended', async () => {
     const [made, refused, usage] = await Promise.all([
-      runProgram(environment, ['service', 'create', 'process', '--json']),
-      runProgram(environment, ['state', '--cluster', 'nowhere', '--json']),
-      runProgram(environment, ['targets', 'accept', 'n', '--expect', 'x']),
+      startProgram(environment, ['service', 'create', 'process', '--json']).ended,
+      startProgram(environment, ['state', '--cluster', 'nowhere', '--json']).ended,
+      startProgram(environment, ['targets', 'accept', 'n', '--expect', 'x']).ended,
     ]);
     expect(made).toMatchObject({ code: 0, stderr: expect.stringMatching(/^mutation id: \S+\n$/) });
     expect(JSON.parse(made.stdout)).toMatchObject({ replayed: false, service: { name: 'process' } });
@@ -536,14 +536,14 @@ describe('the program', () => {
 
   it('ends quietly, and as it would have, when nobody reads its results', async () => {
     const closing = async (args: string[]) => {
-      const child = startProgram(environment, args);
+      const child = spawnProgram(environment, args);
       child.stdout.destroy();
       let stderr = '';
       child.stderr.setEncoding('utf8').on('data', (text: string) => (stderr += text));
       const [code] = (await once(child, 'close')) as [number | null];
       return { code, stderr };
     };
-    const watch = startProgram(environment, ['watch', '--cluster', 'again', '--json']);
+    const watch = spawnProgram(environment, ['watch', '--cluster', 'again', '--json']);
     const ended = once(watch, 'close');
     const [read, refused] = await Promise.all([
       closing(['credential', 'list', '--json']),

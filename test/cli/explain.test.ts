@@ -1,16 +1,13 @@
 /** `explain`, `advance` and `watch` against the real service. */
-import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
-import { Command, CommanderError } from '@commander-js/extra-typings';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { CommandHost } from '../../src/cli/command-host.js';
 import { ageText } from '../../src/cli/gate-lines.js';
-import { registerRemoteCommands } from '../../src/cli/remote-commands.js';
 import type { MethodResponse } from '../../src/contract/methods.js';
+import { runCommand, spawnProgram } from '../support/command-line.js';
 import { type Cutover, cutover } from '../support/cutover.js';
 import { createFleet } from '../support/fleet.js';
 import { startService, type TestService } from '../support/service.js';
@@ -42,22 +39,7 @@ function newCutover(): Promise<Cutover> {
   return cutover(service, `cli-${made}`);
 }
 
-async function run(...args: string[]) {
-  const result = { stdout: '', stderr: '', code: 0 };
-  const host: CommandHost = {
-    environment,
-    stdout: (text) => (result.stdout += text),
-    stderr: (text) => (result.stderr += text),
-    setExitCode: (code) => (result.code = code),
-  };
-  const program = new Command().exitOverride().configureOutput({ writeErr: host.stderr, writeOut: host.stdout });
-  registerRemoteCommands(program, host);
-  await program.parseAsync(args, { from: 'user' }).catch((error: unknown) => {
-    if (!(error instanceof CommanderError)) throw error;
-    result.code = 2; // as the program's entry does
-  });
-  return result;
-}
+const run = (...args: string[]) => runCommand(environment, args);
 
 describe('explain', () => {
   it('shows every gate, what is missing and who acts next', async () => {
@@ -179,11 +161,7 @@ describe('watch', () => {
   it('says what is there, then every change, until it is interrupted', async () => {
     const cut = await newCutover();
     await cut.readyFor('draining');
-    const program = join(import.meta.dirname, '..', '..', 'src', 'cli', 'main.ts');
-    const child = spawn(process.execPath, ['--import', 'tsx', program, 'watch', '--cluster', cut.clusterId], {
-      env: { ...process.env, ...environment },
-      stdio: ['ignore', 'pipe', 'pipe'],
-    });
+    const child = spawnProgram(environment, ['watch', '--cluster', cut.clusterId]);
     const ended = once(child, 'exit');
     const lines = createInterface(child.stdout)[Symbol.asyncIterator]();
     expect((await lines.next()).value).toMatch(/ now phase swarm \(generation 1\), .*coverage 0\/\d+$/);

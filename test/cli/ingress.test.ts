@@ -2,12 +2,10 @@ import { randomBytes } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { Command, CommanderError } from '@commander-js/extra-typings';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { CommandHost } from '../../src/cli/command-host.js';
-import { registerRemoteCommands } from '../../src/cli/remote-commands.js';
 import type { KeyRing } from '../../src/features/ingress/sealing.js';
 import { Secret } from '../../src/secret.js';
+import { environmentOf, runCommand } from '../support/command-line.js';
 import { type IngressStage, ingressStage, launcherLogin } from '../support/pallet-phase.js';
 import { startService, type TestService } from '../support/service.js';
 
@@ -29,23 +27,8 @@ afterAll(async () => {
 });
 
 async function run(...args: string[]) {
-  const result = { stdout: '', stderr: '', code: 0 };
-  const host: CommandHost = {
-    environment: {
-      FLEET_CUTOVER_URL: service.url,
-      FLEET_CUTOVER_TOKEN: service.token,
-      FLEET_CUTOVER_STATE_DIR: state,
-    },
-    stdout: (text) => (result.stdout += text),
-    stderr: (text) => (result.stderr += text),
-    setExitCode: (code) => (result.code = code),
-  };
-  const program = new Command().exitOverride().configureOutput({ writeErr: host.stderr, writeOut: host.stdout });
-  registerRemoteCommands(program, host);
-  await program.parseAsync(['ingress', ...args], { from: 'user' }).catch((error: unknown) => {
-    if (!(error instanceof CommanderError)) throw error;
-    result.code = 2; // as the program's entry does
-  });
+  const environment = { ...environmentOf(service), FLEET_CUTOVER_STATE_DIR: state };
+  const result = await runCommand(environment, ['ingress', ...args]);
   printed += result.stdout + result.stderr;
   return result;
 }

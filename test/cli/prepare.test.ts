@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { PreparationResult } from '../../src/cli/bulk/preparation.js';
 import { type AnswerProxy, openAnswerProxy } from '../../src/demo/answer-proxy.js';
 import { type Reference, referenceOf } from '../../src/contract/schema.js';
-import { type CliEnd, lastJson, runHere, startCli } from '../support/cli-process.js';
+import { type CommandEnd, environmentOf, lastJson, runCommand, startProgram } from '../support/command-line.js';
 import { openCuttingProxy } from '../support/cutting-proxy.js';
 import { openFaultService } from '../support/kill-service.js';
 import { repeatableRandom } from '../support/repeatable-random.js';
@@ -36,7 +36,10 @@ afterAll(async () => {
 });
 
 const prepare = (clusterId: string, ...more: string[]) => ['prepare', '--cluster', clusterId, '--json', ...more];
-const resultOf = (end: Pick<CliEnd, 'stdout'>) => lastJson<PreparationResult>(end);
+type Way = Parameters<typeof environmentOf>[0];
+const startAt = (of: Way, args: string[]) => startProgram(environmentOf(of), args);
+const runAt = (of: Way, args: string[]) => runCommand(environmentOf(of), args);
+const resultOf = (end: Pick<CommandEnd, 'stdout'>) => lastJson<PreparationResult>(end);
 const stateOf = (of: TestService, clusterId: string) => of.done('readFleetCutoverState', { clusterId });
 const setDigest = async (of: TestService, clusterId: string) => (await stateOf(of, clusterId)).aggregate?.setDigest;
 
@@ -94,23 +97,23 @@ describe('a run that is killed', () => {
           if (count === after) setTimeout(() => kill(), delayMs);
           return true;
         });
-        const run = startCli(way, prepare('killed'));
+        const run = startAt(way, prepare('killed'));
         kill = () => run.child.kill('SIGKILL');
         expect((await run.ended).signal, points.join(', ')).toBe('SIGKILL');
         const { missingCount } = await stateOf(service, 'killed');
         expect(missingCount, points.join(', ')).toBeLessThan(1_280);
         expect(missingCount, points.join(', ')).toBeGreaterThan(0);
       }
-      const last = await runHere(service, prepare('killed'));
+      const last = await runAt(service, prepare('killed'));
       expect(last.code, points.join(', ')).toBe(0);
       expect(resultOf(last)).toMatchObject({ prepared: 1_280, total: 1_280, state: 'complete', reasons: [] });
-      const undisturbed = await runHere(twin, prepare('killed'));
+      const undisturbed = await runAt(twin, prepare('killed'));
       expect(undisturbed.code).toBe(0);
       expect(resultOf(undisturbed)).toMatchObject({ created: 1_280, mutations: 40, conflicts: 0, repeats: 0 });
       expect(await setDigest(service, 'killed')).toBe(await setDigest(twin, 'killed'));
       expect(await setDigest(service, 'killed')).toMatch(/^sha256:/);
 
-      const nothingLeft = await runHere(service, prepare('killed'));
+      const nothingLeft = await runAt(service, prepare('killed'));
       expect([nothingLeft.code, resultOf(nothingLeft).mutations]).toEqual([0, 0]);
     },
   );
@@ -126,7 +129,7 @@ describe('a run that is killed', () => {
         if (count === 3) end();
         return true;
       });
-      const run = startCli(way, prepare(clusterId));
+      const run = startAt(way, prepare(clusterId));
       end = () => run.child.kill(signal);
       const ended = await run.ended;
       expect([ended.code, ended.signal]).toEqual([1, null]);
@@ -135,7 +138,7 @@ describe('a run that is killed', () => {
       // What it says is what there is: the mutation under way was waited for.
       expect(result.created).toBe(256 - (await stateOf(service, clusterId)).missingCount);
       expect([96, 128]).toContain(result.created);
-      expect((await runHere(service, prepare(clusterId))).code).toBe(0);
+      expect((await runAt(service, prepare(clusterId))).code).toBe(0);
     },
   );
 });
@@ -159,7 +162,7 @@ describe('another administrator', () => {
       }
       return true;
     });
-    const end = await runHere(way, prepare(clusterId));
+    const end = await runAt(way, prepare(clusterId));
     expect([end.code, end.stderr]).toEqual([0, expect.any(String)]);
     const result = resultOf(end);
     expect(theirs.size).toBe(0);
@@ -175,7 +178,7 @@ describe('another administrator', () => {
   it('runs the same command at the same time: every handoff is made once', { timeout: 120_000 }, async () => {
     const clusterId = 'contended';
     const fleet = await syntheticFleet(service, { clusterId, nodes: 2, volumesPerNode: 256 });
-    const ends = await Promise.all([runHere(service, prepare(clusterId)), runHere(service, prepare(clusterId))]);
+    const ends = await Promise.all([runAt(service, prepare(clusterId)), runAt(service, prepare(clusterId))]);
     expect(ends.map(({ code }) => code)).toEqual([0, 0]);
     const [left, right] = ends.map(resultOf);
     expect(left!.created + right!.created).toBe(512);
@@ -208,22 +211,22 @@ describe('another administrator', () => {
       }
       return true;
     });
-    const end = await runHere(way, prepare(clusterId));
+    const end = await runAt(way, prepare(clusterId));
     expect(end.code).toBe(1);
     expect(resultOf(end).reasons.map(({ code }) => code)).toEqual(['confirmation-needed', 'missing']);
     expect(resultOf(end).created).toBeLessThan(192);
 
-    const refused = await runHere(service, prepare(clusterId));
+    const refused = await runAt(service, prepare(clusterId));
     expect([refused.code, refused.stdout]).toEqual([2, '']);
     expect(refused.stderr).toContain('--yes');
-    const dry = await runHere(service, prepare(clusterId, '--dry-run'));
+    const dry = await runAt(service, prepare(clusterId, '--dry-run'));
     expect([dry.code, resultOf(dry).created]).toEqual([0, 192 - resultOf(end).created]);
     expect(dry.stderr).toContain('it needs --yes');
-    const confirmed = await runHere(service, prepare(clusterId, '--yes'));
+    const confirmed = await runAt(service, prepare(clusterId, '--yes'));
     expect(confirmed.code).toBe(0);
     expect(confirmed.stderr).toContain('draining: with a change coverage starts again');
     // Nothing is left to do, so that nothing has to be confirmed.
-    expect((await runHere(service, prepare(clusterId))).code).toBe(0);
+    expect((await runAt(service, prepare(clusterId))).code).toBe(0);
   });
 });
 
@@ -232,7 +235,7 @@ describe('an answer that is lost', () => {
     const clusterId = 'lost';
     await syntheticFleet(service, { clusterId, nodes: 1, volumesPerNode: 192 });
     const way = await proxied(service, (count) => count !== 3);
-    const end = await runHere(way, prepare(clusterId));
+    const end = await runAt(way, prepare(clusterId));
     expect(end.code).toBe(0);
     expect(resultOf(end)).toMatchObject({ created: 192, mutations: 6, conflicts: 0, repeats: 1, state: 'complete' });
     expect(way.mutations()).toBe(7);
@@ -260,7 +263,7 @@ describe('an answer that is lost', () => {
           if (count === 2) arm = when;
           return true;
         });
-        const end = await runHere(way, prepare(clusterId));
+        const end = await runAt(way, prepare(clusterId));
         expect(end.code).toBe(0);
         // The service itself did not know what became of it.
         expect(statuses).toEqual([200, 200, 503, 200, 200, 200, 200]);
@@ -285,7 +288,7 @@ describe('an answer that is lost', () => {
       cutOff();
       return false;
     });
-    const run = startCli(way, prepare(clusterId));
+    const run = startAt(way, prepare(clusterId));
     cutOff = () => {
       void proxies.at(-1)!.close();
       run.child.kill('SIGTERM');
@@ -297,7 +300,10 @@ describe('an answer that is lost', () => {
       state: 'unknown',
       reasons: [{ code: 'unreachable' }, { code: 'missing' }],
     });
-    expect((await runHere(service, prepare(clusterId))).code).toBe(0);
+    // It takes no mutation id: the list tells the next run what is missing.
+    const { error } = JSON.parse(end.stderr.trimEnd().split('\n').at(-1)!) as { error: { next: string } };
+    expect(error.next).toMatch(/^run `prepare` again /);
+    expect((await runAt(service, prepare(clusterId))).code).toBe(0);
   });
 });
 
@@ -310,12 +316,12 @@ describe('what is not complete afterwards', () => {
     const intruder = container('intruder', [volumeMount(volumes[3]!.name, '/x'), volumeMount(volumes[40]!.name, '/y')]);
     await fleet.report(nodeId, { volumes, otherContainers: [intruder] });
 
-    const dry = await runHere(service, prepare(clusterId, '--dry-run'));
+    const dry = await runAt(service, prepare(clusterId, '--dry-run'));
     expect(dry.code).toBe(1);
     expect(resultOf(dry)).toMatchObject({ dryRun: true, created: 138, skippedBlocked: 2, state: 'absent' });
     expect((await stateOf(service, clusterId)).aggregate).toBeNull();
 
-    const end = await runHere(service, prepare(clusterId));
+    const end = await runAt(service, prepare(clusterId));
     expect(end.code).toBe(1);
     expect(resultOf(end)).toMatchObject({
       created: 138,
@@ -328,12 +334,12 @@ describe('what is not complete afterwards', () => {
       ['overlap-container', 2],
       ['missing', 2],
     ]);
-    const lines = await runHere(service, ['prepare', '--cluster', clusterId]);
+    const lines = await runAt(service, ['prepare', '--cluster', clusterId]);
     expect([lines.code, lines.stdout]).toEqual([1, expect.stringContaining('2 of them are blocked')]);
 
     // Unblocked, it is completed; a surplus keeps it from being complete, and is a person's to remove.
     await fleet.report(nodeId, { volumes });
-    expect(resultOf(await runHere(service, prepare(clusterId)))).toMatchObject({ created: 2, state: 'complete' });
+    expect(resultOf(await runAt(service, prepare(clusterId)))).toMatchObject({ created: 2, state: 'complete' });
     const left = fleet.keys()[0]!;
     const { nodeId: leftNode, serviceId, mountIdentityDigest } = left;
     await service.done('classifyFleetCutoverScope', {
@@ -347,7 +353,7 @@ describe('what is not complete afterwards', () => {
         releasedEntries: [{ nodeId: leftNode, serviceId, mountIdentityDigest, reason: 'empty' }],
       },
     });
-    const surplus = await runHere(service, prepare(clusterId));
+    const surplus = await runAt(service, prepare(clusterId));
     expect([surplus.code, resultOf(surplus).mutations]).toEqual([1, 0]);
     expect(resultOf(surplus).reasons.map(({ code }) => code)).toEqual(['surplus', 'behind']);
   });
@@ -355,7 +361,7 @@ describe('what is not complete afterwards', () => {
   it('needs only the next revision: that is made', async () => {
     const clusterId = 'behind';
     const fleet = await syntheticFleet(service, { clusterId, nodes: 1, volumesPerNode: 32 });
-    expect((await runHere(service, prepare(clusterId))).code).toBe(0);
+    expect((await runAt(service, prepare(clusterId))).code).toBe(0);
     await service.done('classifyFleetCutoverScope', {
       mutationId: mutationId(),
       clusterId,
@@ -365,14 +371,14 @@ describe('what is not complete afterwards', () => {
       statement: fleet.statement,
     });
     expect((await stateOf(service, clusterId)).behind).toBe(true);
-    const end = await runHere(service, prepare(clusterId));
+    const end = await runAt(service, prepare(clusterId));
     expect(end.code).toBe(0);
     expect(resultOf(end)).toMatchObject({ created: 0, mutations: 1, rederivations: 1, state: 'complete' });
     expect((await stateOf(service, clusterId)).behind).toBe(false);
 
     // A fleet that requires nothing has no aggregate until it is derived once.
     await syntheticFleet(service, { clusterId: 'empty', nodes: 1, volumesPerNode: 0 });
-    expect(resultOf(await runHere(service, prepare('empty')))).toMatchObject({
+    expect(resultOf(await runAt(service, prepare('empty')))).toMatchObject({
       total: 0,
       state: 'complete',
       reasons: [],
@@ -392,7 +398,7 @@ describe('what is not complete afterwards', () => {
       }
       return true;
     });
-    const end = await runHere(way, prepare(clusterId));
+    const end = await runAt(way, prepare(clusterId));
     expect(end.code).toBe(0);
     expect(resultOf(end)).toMatchObject({ created: 215, prepared: 215, total: 215, state: 'complete' });
   });
@@ -404,16 +410,16 @@ describe('what is not complete afterwards', () => {
       controllerId: 'controller',
       runtimeNamespace: 'apps',
     });
-    const none = await runHere(service, prepare('new'));
+    const none = await runAt(service, prepare('new'));
     expect([none.code, resultOf(none).state]).toEqual([1, 'absent']);
     expect(resultOf(none).reasons.map(({ code }) => code)).toEqual(['scope-missing']);
-    const unknown = await runHere(service, prepare('nowhere'));
+    const unknown = await runAt(service, prepare('nowhere'));
     expect([unknown.code, unknown.stdout]).toEqual([1, '']);
     expect(unknown.stderr).toContain('cluster-unknown');
     for (const bytes of ['0', '-1', '1.5', '9007199254740993', 'many'])
-      expect((await runHere(service, prepare('new', '--capacity-bytes', bytes))).code, bytes).toBe(2);
-    expect((await runHere(service, ['prepare'])).code).toBe(2);
-    expect((await runHere({ ...service, url: 'http://127.0.0.1:9' }, prepare('new'))).code).toBe(3);
+      expect((await runAt(service, prepare('new', '--capacity-bytes', bytes))).code, bytes).toBe(2);
+    expect((await runAt(service, ['prepare'])).code).toBe(2);
+    expect((await runAt({ ...service, url: 'http://127.0.0.1:9' }, prepare('new'))).code).toBe(3);
   });
 });
 
@@ -422,7 +428,7 @@ it('--capacity-bytes is asked for with what is made, and revises nothing', async
   const fleet = await syntheticFleet(service, { clusterId, nodes: 1, volumesPerNode: 40 });
   const keys = fleet.keys();
   await prepareKeys(service, fleet, null as Reference | null, keys.slice(0, 8));
-  expect((await runHere(service, prepare(clusterId, '--capacity-bytes', '1073741824'))).code).toBe(0);
+  expect((await runAt(service, prepare(clusterId, '--capacity-bytes', '1073741824'))).code).toBe(0);
   expect(await capacityOf(fleet, keys[0]!)).toBeNull();
   expect(await capacityOf(fleet, keys[8]!)).toBe(1_073_741_824);
   expect((await prepared(fleet, keys[0]!)).handoff.generation).toBe(1);

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type AnswerProxy, openAnswerProxy } from '../../src/demo/answer-proxy.js';
 import type { IFleetCutoverRequiredEntry } from '../../src/contract/derivation.js';
 import type { Reference } from '../../src/contract/schema.js';
-import { runHere } from '../support/cli-process.js';
+import { environmentOf, runCommand } from '../support/command-line.js';
 import { startService, type TestService } from '../support/service.js';
 import {
   container,
@@ -18,6 +18,7 @@ interface Listed {
   readonly derivation: Reference;
   readonly aggregate: Reference | null;
   readonly entries: readonly IFleetCutoverRequiredEntry[];
+  readonly nextCursor: string | null;
   readonly counts: Readonly<Record<string, number>>;
 }
 
@@ -48,7 +49,7 @@ afterAll(async () => {
 
 async function list(...more: string[]): Promise<Listed> {
   pages = 0;
-  const end = await runHere({ url: proxy.url, token: service.token }, [
+  const end = await runCommand(environmentOf({ url: proxy.url, token: service.token }), [
     'required',
     '--cluster',
     clusterId,
@@ -152,16 +153,42 @@ describe('required', () => {
     expect((await list('--state', 'surplus')).entries).toEqual([]);
   });
 
+  it('ends where it was asked to, with the cursor that goes on from there', async () => {
+    const whole = await list();
+    expect(whole.nextCursor).toBeNull();
+    const some = await list('--limit', '1100');
+    expect(some.entries).toEqual(whole.entries.slice(0, 1_100));
+    expect(some.counts).toMatchObject({ required: 1_100, shown: 1_100 });
+    const of = (entries: Listed['entries']) => entries.filter(({ blockers }) => blockers.length > 0);
+    const blocked = await list('--blocked', '--limit', '3');
+    expect(blocked.entries).toEqual(of(whole.entries).slice(0, 3));
+    for (const { entries, nextCursor } of [some, blocked]) {
+      const next = await service.done('listFleetCutoverRequiredVolumeHandoffs', {
+        clusterId,
+        cursor: nextCursor,
+        limit: 1,
+      });
+      const last = whole.entries.findIndex(({ id }) => id === entries.at(-1)!.id);
+      expect(next.entries).toEqual([whole.entries[last + 1]]);
+    }
+    // The last one that there is, and more than there are: the list has ended.
+    expect(await list('--blocked', '--limit', '4')).toMatchObject({ counts: { shown: 4 } });
+    expect(await list('--limit', '100000')).toEqual(whole);
+    expect((await runCommand(environmentOf(service), ['required', '--cluster', clusterId, '--limit', '0'])).code).toBe(
+      2,
+    );
+  });
+
   it('prints lines for people, and is usage without a cluster or with a state that is none', async () => {
     const args = ['required', '--cluster', clusterId, '--blocked'];
-    const end = await runHere(service, args);
+    const end = await runCommand(environmentOf(service), args);
     expect(end.code).toBe(0);
     expect(end.stdout.split('\n').filter((line) => line.includes('BLOCKED overlap-container'))).toHaveLength(4);
     expect(end.stdout).toMatch(/^derivation \S+ generation \d+, aggregate \S+ generation \d+\n/);
     expect(end.stdout).toMatch(/\n4 shown; [\d,]+ required: .* 4 blocked\n$/);
-    expect((await runHere(service, ['required'])).code).toBe(2);
-    expect((await runHere(service, [...args, '--state', 'lost'])).code).toBe(2);
-    const unknown = await runHere(service, ['required', '--cluster', 'nowhere', '--json']);
+    expect((await runCommand(environmentOf(service), ['required'])).code).toBe(2);
+    expect((await runCommand(environmentOf(service), [...args, '--state', 'lost'])).code).toBe(2);
+    const unknown = await runCommand(environmentOf(service), ['required', '--cluster', 'nowhere', '--json']);
     expect([unknown.code, unknown.stdout]).toEqual([1, '']);
   });
 });

@@ -459,7 +459,7 @@ test('no hash of a secret and no sealed byte is in it, though all are in the tab
 });
 
 describe('the commands', () => {
-  const main = join(import.meta.dirname, '..', '..', 'src', 'cli', 'main.ts');
+  const main = join(import.meta.dirname, '..', '..', 'dist', 'cli', 'main.js');
   const environment = () => ({
     PATH: process.env['PATH'],
     DATABASE_URL: service.database.serviceUrl.reveal(),
@@ -467,7 +467,7 @@ describe('the commands', () => {
   });
   function command(...args: string[]): Promise<{ code: number; stdout: string; stderr: string }> {
     return new Promise((resolve) => {
-      execFile(process.execPath, ['--import', 'tsx', main, ...args], { env: environment() }, (error, stdout, stderr) =>
+      execFile(process.execPath, [main, ...args], { env: environment() }, (error, stdout, stderr) =>
         resolve({ code: error === null ? 0 : (error.code as unknown as number), stdout, stderr }),
       );
     });
@@ -521,7 +521,7 @@ describe('the commands', () => {
   test('leave no server behind where somebody ends them', async () => {
     const path = join(directory, 'interrupted');
     await writeFile(path, text);
-    const child = spawn(process.execPath, ['--import', 'tsx', main, 'verify', path], {
+    const child = spawn(process.execPath, [main, 'verify', path], {
       env: environment(),
       stdio: ['ignore', 'ignore', 'pipe'],
     });

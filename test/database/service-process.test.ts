@@ -14,7 +14,7 @@ interface Ended {
   readonly stderr: string;
 }
 
-/** A program of this project in a process of its own, from its source. */
+/** A program of this project in a process of its own, as it was built. */
 class Program {
   readonly child: ChildProcess;
   readonly ended: Promise<Ended>;
@@ -22,7 +22,7 @@ class Program {
   #stderr = '';
 
   constructor(file: string, args: readonly string[], environment: Record<string, string>) {
-    this.child = spawn(process.execPath, ['--import', 'tsx', join(ROOT, 'src', file), ...args], {
+    this.child = spawn(process.execPath, [join(ROOT, 'dist', file), ...args], {
       cwd: ROOT,
       env: { PATH: process.env.PATH, HOME: process.env.HOME, ...environment },
       stdio: ['ignore', 'pipe', 'pipe'],
@@ -54,13 +54,13 @@ let service: Program;
 let url: string;
 
 async function start(more: Record<string, string> = {}): Promise<Program> {
-  const program = new Program('main.ts', [], { ...settings, ...more });
+  const program = new Program('main.js', [], { ...settings, ...more });
   const log = await program.says('Server listening');
   url = /Server listening at (http:\/\/[^"]+)/.exec(log)?.[1] ?? '';
   return program;
 }
 
-const host = (...args: string[]): Promise<Ended> => new Program('cli/main.ts', ['host', ...args], settings).ended;
+const host = (...args: string[]): Promise<Ended> => new Program('cli/main.js', ['host', ...args], settings).ended;
 const run = { timeout: 120_000 };
 
 beforeAll(async () => {
@@ -120,7 +120,7 @@ describe('the service’s process', () => {
   });
 
   it('refuses a second service on the same data, clearly and without a stack trace', run, async () => {
-    const second = await new Program('main.ts', [], settings).ended;
+    const second = await new Program('main.js', [], settings).ended;
     expect(second.code).toBe(1);
     expect(second.stderr).toContain('embedded-in-use');
     expect(second.stderr).toContain(String(service.child.pid));
@@ -131,7 +131,7 @@ describe('the service’s process', () => {
   it('refuses a port in use likewise, and leaves no database behind', run, async () => {
     const { port } = new URL(url);
     const data = join(directory, 'other');
-    const second = await new Program('main.ts', [], { ...settings, EMBEDDED_DATA_DIR: data, PORT: port }).ended;
+    const second = await new Program('main.js', [], { ...settings, EMBEDDED_DATA_DIR: data, PORT: port }).ended;
     expect(second.code).toBe(1);
     expect(second.stderr).toContain('EADDRINUSE');
     expect(second.stderr).not.toMatch(/^\s+at /m);
@@ -139,7 +139,7 @@ describe('the service’s process', () => {
   });
 
   it('refuses settings that it can’t start with', run, async () => {
-    const ended = await new Program('main.ts', [], { ...settings, PORT: 'seventy' }).ended;
+    const ended = await new Program('main.js', [], { ...settings, PORT: 'seventy' }).ended;
     expect(ended.code).toBe(1);
     expect(ended.stderr).toContain('PORT');
     expect(ended.stderr).not.toMatch(/^\s+at /m);

@@ -307,6 +307,37 @@ describe('a volume’s write-off', () => {
       ]),
     );
     expect(writeOffs).toMatchObject([{ state: 'confirmed', subject: { kind: 'volume', nodeId: cut.nodeIds[0] } }]);
+    const listed = await cut.fleet.entries();
+    expect(listed.filter((each) => each.state === 'written-off').map((each) => each.id)).toEqual([lost.id]);
+    expect(listed.filter((each) => each.state === 'prepared')).toHaveLength(2);
+  });
+
+  it('takes its entry out of the ready-made mutations of a list that is gone on with', async () => {
+    const cut = await at('draining');
+    const { clusterId } = cut;
+    const page = (cursor: string | null, limit: number) =>
+      service.done('listFleetCutoverRequiredVolumeHandoffs', { clusterId, cursor, limit });
+    const first = await page(null, 1);
+    const [, lost, other] = await cut.fleet.entries();
+    const proposed = await volumeOff(cut, lost!, null);
+    // A proposal is none yet.
+    expect((await page(first.nextCursor, 32)).entries.map((each) => each.state)).toEqual(['missing', 'missing']);
+    expect(said(await volumeOff(cut, lost!, referenceOf(proposed.body.writeOff), bob))).toBe('done');
+    // At the derivation of its first page it is required, and nobody would take it.
+    const next = await page(first.nextCursor, 32);
+    expect(next.derivation).toEqual(first.derivation);
+    expect(next.entries.map((each) => [each.id, each.state])).toEqual([
+      [lost!.id, 'written-off'],
+      [other!.id, 'missing'],
+    ]);
+    expect(next.mutations.flat().map((each) => [each.nodeId, each.mountIdentityDigest])).toEqual([
+      [other!.nodeId, other!.mountIdentityDigest],
+    ]);
+    await writtenOff(cut, 0);
+    const [entry, ...rest] = (await page(first.nextCursor, 32)).entries.filter(
+      ({ nodeId }) => nodeId === cut.nodeIds[0],
+    );
+    expect([entry?.state, rest]).toEqual(['written-off', []]);
   });
 
   it('of what was never required is refused, and node and volume are written off apart', async () => {

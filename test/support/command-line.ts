@@ -1,5 +1,5 @@
 /** The program's commands, in this process or in one of their own. */
-import { spawn } from 'node:child_process';
+import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
 import { Command, CommanderError, type CommandUnknownOpts } from '@commander-js/extra-typings';
@@ -7,13 +7,21 @@ import type { CommandHost } from '../../src/cli/command-host.js';
 import { printFailure, UsageError } from '../../src/cli/output.js';
 import { registerRemoteCommands } from '../../src/cli/remote-commands.js';
 
-export interface Ended {
+export interface CommandEnd {
+  /** Null where a signal ended it. */
+  readonly code: number | null;
+  readonly signal: NodeJS.Signals | null;
   readonly stdout: string;
   readonly stderr: string;
-  readonly code: number;
 }
 
 export type Environment = Readonly<Record<string, string>>;
+
+/** What a command has to know of a service. */
+export const environmentOf = ({ url, token }: { readonly url: string; readonly token: string }): Environment => ({
+  FLEET_CUTOVER_URL: url,
+  FLEET_CUTOVER_TOKEN: token,
+});
 
 export function programOf(host: CommandHost): CommandUnknownOpts {
   const program = new Command('fleet-cutover')
@@ -24,8 +32,8 @@ export function programOf(host: CommandHost): CommandUnknownOpts {
 }
 
 /** Runs one command line in this process, with nothing of its environment. */
-export async function runCommand(environment: Environment, args: readonly string[]): Promise<Ended> {
-  const result = { stdout: '', stderr: '', code: 0 };
+export async function runCommand(environment: Environment, args: readonly string[]): Promise<CommandEnd> {
+  const result = { code: 0, signal: null, stdout: '', stderr: '' };
   const host: CommandHost = {
     environment,
     stdout: (text) => (result.stdout += text),
@@ -42,24 +50,39 @@ export async function runCommand(environment: Environment, args: readonly string
   return result;
 }
 
-const entry = join(import.meta.dirname, '..', '..', 'src', 'cli', 'main.ts');
+const root = join(import.meta.dirname, '..', '..');
 
-/** The program as a process. The reader of its output may close it. */
-export function startProgram(environment: Environment, args: readonly string[]) {
-  return spawn(process.execPath, ['--import', 'tsx', entry, ...args], {
+/** The built program as a process; what it prints may be read by somebody else, who may close it. */
+export function spawnProgram(environment: Environment, args: readonly string[]) {
+  return spawn(process.execPath, [join(root, 'dist', 'cli', 'main.js'), ...args], {
     env: { PATH: process.env['PATH'] ?? '', ...environment },
     stdio: ['ignore', 'pipe', 'pipe'],
   });
 }
 
-/** Runs one command line as a process. */
-export async function runProgram(environment: Environment, args: readonly string[]): Promise<Ended> {
-  const child = startProgram(environment, args);
-  const result = { stdout: '', stderr: '', code: 0 };
+export interface RunningProgram {
+  readonly child: ChildProcess;
+  /** When its output has ended, too. */
+  readonly ended: Promise<CommandEnd>;
+}
+
+/** The built program as a process, all of whose output is kept. */
+export function startProgram(environment: Environment, args: readonly string[]): RunningProgram {
+  const child = spawnProgram(environment, args);
+  const result = { stdout: '', stderr: '' };
   child.stdout.setEncoding('utf8').on('data', (text: string) => (result.stdout += text));
   child.stderr.setEncoding('utf8').on('data', (text: string) => (result.stderr += text));
-  const [code] = (await once(child, 'close')) as [number];
-  return { ...result, code };
+  const ended = once(child, 'close').then(([code, signal]) => ({
+    ...result,
+    code: code as number | null,
+    signal: signal as NodeJS.Signals | null,
+  }));
+  return { child, ended };
+}
+
+/** The last line that a `--json` command prints. */
+export function lastJson<T>({ stdout }: Pick<CommandEnd, 'stdout'>): T {
+  return JSON.parse(stdout.trimEnd().split('\n').at(-1)!) as T;
 }
 
 /** All commands below this one that do something, by their words. */

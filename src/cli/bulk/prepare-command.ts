@@ -1,5 +1,4 @@
 import { type CommandUnknownOpts, InvalidArgumentError, Option } from '@commander-js/extra-typings';
-import { TransportError } from '../../client/errors.js';
 import { withClient } from '../client-session.js';
 import { type CommandHost, guarded } from '../command-host.js';
 import { addConnectionOptions, clusterOption } from '../connection-options.js';
@@ -31,23 +30,31 @@ export function registerPrepare(program: CommandUnknownOpts, host: CommandHost):
         '\nExit codes: 0 the set is complete, 1 it is not, with the reasons, 2 usage, 3 unreachable or outcome unknown.',
     );
   addConnectionOptions(command).action((options) =>
-    guarded(host, options.json === true, async () => {
-      const asJson = options.json === true;
-      await withClient(host, options, (client, settings) =>
-        untilSignalled(async (signal) => {
-          const task: FleetPreparation = {
-            clusterId: clusterOf(settings),
-            capacityBytes: options.capacityBytes ?? null,
-            dryRun: options.dryRun === true,
-            confirmed: options.yes === true,
-            signal,
-          };
-          await prepare(host, task, asJson, (observer, running) => prepareFleet(client, task, observer, running));
-        }),
-      );
-    }),
+    guarded(
+      host,
+      options.json === true,
+      async () => {
+        const asJson = options.json === true;
+        await withClient(host, options, (client, settings) =>
+          untilSignalled(async (signal) => {
+            const task: FleetPreparation = {
+              clusterId: clusterOf(settings),
+              capacityBytes: options.capacityBytes ?? null,
+              dryRun: options.dryRun === true,
+              confirmed: options.yes === true,
+              signal,
+            };
+            await prepare(host, task, asJson, (observer, running) => prepareFleet(client, task, observer, running));
+          }),
+        );
+      },
+      goOn,
+    ),
   );
 }
+
+/** The list says what is missing: it needs no mutation id of an earlier run. */
+const goOn = 'run `prepare` again when the service answers: what is prepared stays, and it goes on with the rest';
 
 type Work = (
   observer: { progress(done: number, total: number): void; note(text: string): void },
@@ -77,7 +84,6 @@ async function prepare(host: CommandHost, task: FleetPreparation, asJson: boolea
     line.stop();
     // Programs read the last line of every run that reached the service.
     if (asJson && running.state !== null) printResult(host, result('unreachable'), true, () => []);
-    else if (error instanceof TransportError) host.stderr('what is prepared stays; `prepare` goes on where it was\n');
     throw error;
   }
   if (shown === null) line.stop();

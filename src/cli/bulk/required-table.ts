@@ -62,9 +62,9 @@ function row(state: string, node: string, service: string, mount: string, more: 
   return `${state.padEnd(widths.state)} ${node.padEnd(widths.node)} ${service.padEnd(widths.service)} ${mount}${more}`;
 }
 
-export function countsLine({ required, missing, prepared, surplus, blocked, shown }: EntryCounts): string {
+export function countsLine({ required, missing, prepared, surplus, writtenOff, blocked, shown }: EntryCounts): string {
   return (
     `${grouped(shown)} shown; ${grouped(required)} required: ${grouped(prepared)} prepared, ${grouped(missing)} missing; ` +
-    `${grouped(surplus)} surplus, ${grouped(blocked)} blocked`
+    `${grouped(surplus)} surplus, ${grouped(writtenOff)} written off, ${grouped(blocked)} blocked`
   );
 }

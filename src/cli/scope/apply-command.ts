@@ -7,10 +7,11 @@ import { type CommandHost, guarded } from '../command-host.js';
 import { addConnectionOptions, readInput } from '../connection-options.js';
 import { commandGroup, namedFor } from '../method-command.js';
 import { mutationIdOf, mutationIdOption } from '../mutation-request.js';
-import { jsonOutputOption, printResult } from '../output.js';
+import { jsonOutputOption, printLine, printResult } from '../output.js';
 import { scopeGroup } from '../scope-commands.js';
-import { parseScopeFile, type ParsedScopeFile, ScopeFileRefused } from './parse-scope-file.js';
+import type { ParsedScopeFile } from './parse-scope-file.js';
 import { changeLines, type ScopeChange, scopeChanges } from './scope-diff.js';
+import { ScopeFileRefused } from './scope-file-refused.js';
 import { openStatements, statementOf, unknownServices } from './scope-request.js';
 
 /** `scope apply FILE [--dry-run]` */
@@ -26,6 +27,7 @@ export function registerScopeApply(program: CommandUnknownOpts, host: CommandHos
   addConnectionOptions(command).action((path, options) =>
     guarded(host, options.json === true, async () => {
       const asJson = options.json === true;
+      const { parseScopeFile } = await import('./parse-scope-file.js');
       const parsed = parseScopeFile(await readInput(path), path);
       const open = openStatements(parsed);
       if (open.length > 0) throw new ScopeFileRefused(path, open);
@@ -34,7 +36,7 @@ export function registerScopeApply(program: CommandUnknownOpts, host: CommandHos
         const stale = (error: unknown) => adviseOnStale(host, error, parsed, path);
         const changes = await compare(client, parsed, path).catch(stale);
         await warnOfPhase(host, client, parsed.file.clusterId, dryRun);
-        if (!asJson) host.stdout(`${changeLines(changes).join('\n')}\n`);
+        if (!asJson) printResult(host, changes, false, () => changeLines(changes));
         const mutationId = mutationIdOf(host, options.mutationId);
         const answer = await client
           .classifyFleetCutoverScope({ mutationId, ...(dryRun ? { dryRun } : {}), ...requestOf(parsed) })
@@ -69,9 +71,10 @@ async function compare(client: AdministratorClient, parsed: ParsedScopeFile, pat
 async function warnOfPhase(host: CommandHost, client: AdministratorClient, clusterId: string, dryRun: boolean) {
   const { phase } = (await client.readFleetCutoverState({ clusterId })).runtime;
   if (phase !== 'draining' && phase !== 'switching') return;
-  host.stderr(
+  printLine(
+    host,
     `${phase}: a new scope leaves the prepared set behind; its next revision starts coverage again` +
-      `${dryRun ? '' : ', and every node reports every page once more'}\n`,
+      (dryRun ? '' : ', and every node reports every page once more'),
   );
 }
 
@@ -87,13 +90,14 @@ const staleCodes: ReadonlySet<string> = new Set([
 function adviseOnStale(host: CommandHost, error: unknown, { file, lineOf }: ParsedScopeFile, path: string): never {
   if (error instanceof ProblemError) {
     for (const { list, index, code, detail } of error.entries) {
-      host.stderr(`${path}:${lineOf(`/${list}/${index}`)}: ${code}${detail === undefined ? '' : ` ${detail}`}\n`);
+      printLine(host, `${path}:${lineOf(`/${list}/${index}`)}: ${code}${detail === undefined ? '' : ` ${detail}`}`);
     }
     if (staleCodes.has(error.code)) {
-      host.stderr(
-        `${path} was made for another inventory, scope or phase. Renew it: it keeps your answers and adds what is new:\n` +
-          `  fleet-cutover scope suggest --cluster ${file.clusterId} --from ${path} --out ${path}\n`,
+      printLine(
+        host,
+        `${path} was made for another inventory, scope or phase. Renew it: it keeps your answers and adds what is new:`,
       );
+      printLine(host, `  fleet-cutover scope suggest --cluster ${file.clusterId} --from ${path} --out ${path}`);
     }
   }
   throw error;

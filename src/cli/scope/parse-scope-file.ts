@@ -4,11 +4,7 @@ import { isAlias, isMap, isScalar, isSeq, LineCounter, type Node, parseDocument 
 import { mountClasses, serviceClasses } from '../../contract/scope.js';
 import { UsageError } from '../output.js';
 import { type IScopeFile, ScopeFile } from './scope-file.js';
-
-export interface ScopeFileError {
-  readonly line: number;
-  readonly message: string;
-}
+import { type ScopeFileError, ScopeFileRefused } from './scope-file-refused.js';
 
 export interface ParsedScopeFile {
   readonly file: IScopeFile;
@@ -18,18 +14,6 @@ export interface ParsedScopeFile {
 
 /** Nothing longer can be sent. */
 export const maximumScopeFileBytes = 8_388_608;
-const maximumShown = 200;
-
-export class ScopeFileRefused extends UsageError {
-  readonly errors: readonly ScopeFileError[];
-  constructor(path: string, errors: readonly ScopeFileError[]) {
-    const sorted = [...errors].sort((left, right) => left.line - right.line);
-    const lines = sorted.slice(0, maximumShown).map(({ line, message }) => `  ${path}:${line}: ${message}`);
-    const more = sorted.length > maximumShown ? [`  … and ${sorted.length - maximumShown} more`] : [];
-    super([`${sorted.length} ${sorted.length === 1 ? 'error' : 'errors'} in ${path}`, ...lines, ...more].join('\n'));
-    this.errors = sorted;
-  }
-}
 
 /** Throws {@link ScopeFileRefused}; `path` names the file in it. */
 export function parseScopeFile(bytes: Uint8Array, path: string): ParsedScopeFile {

@@ -82,7 +82,20 @@ function offeredAnswer(blocker: IFleetCutoverBlocker): OfferedAnswer | null {
     case 'target-invalid':
       if (entry === null) return null;
       return offer('releasedEntries', { ...entry, ...open }, `${detail}. Released, its data is not handed over`);
-    default:
+    case 'coreflow-undetermined':
+    case 'driver-unclassified':
+    case 'entry-limit':
+    case 'ingress-persistent-mount':
+    case 'mount-limit':
+    case 'node-not-targeted':
+    case 'node-unobserved':
+    case 'read-only-uncovered':
+    case 'scope-missing':
+    case 'service-unclassified':
+    case 'snapshot-incomplete':
+    case 'source-empty':
+    case 'task-limit':
+    case 'task-unknown':
       return null;
   }
 }
@@ -103,7 +116,20 @@ function offeredMount({ code, swarmServiceId, target, detail }: IFleetCutoverBlo
     case 'ingress-persistent-mount':
     case 'source-empty':
       return offer(null, null);
-    default:
+    case 'coreflow-undetermined':
+    case 'entry-limit':
+    case 'mount-limit':
+    case 'node-not-targeted':
+    case 'node-unobserved':
+    case 'overlap-container':
+    case 'overlap-keys':
+    case 'scope-missing':
+    case 'service-unclassified':
+    case 'snapshot-incomplete':
+    case 'target-invalid':
+    case 'task-limit':
+    case 'task-unknown':
+    case 'volume-unmounted':
       return null;
   }
 }

@@ -1,6 +1,7 @@
 /** From a person's file to what is sent, or to everything that keeps it from being sent, line by line: pure. */
 import type { IFleetCutoverScopeStatement, TMountClass, TServiceClass } from '../../contract/scope.js';
-import type { ParsedScopeFile, ScopeFileError } from './parse-scope-file.js';
+import type { ParsedScopeFile } from './parse-scope-file.js';
+import type { ScopeFileError } from './scope-file-refused.js';
 import { answerLists, type FileAnswer, type FileService, isBlank } from './scope-file.js';
 
 /** What the file can be compared with once the service is asked. */

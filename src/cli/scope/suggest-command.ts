@@ -14,10 +14,9 @@ import { commandGroup } from '../method-command.js';
 import { jsonOutputOption, printResult, UsageError } from '../output.js';
 import { scopeGroup } from '../scope-commands.js';
 import { clusterOf } from '../settings.js';
-import { parseScopeFile } from './parse-scope-file.js';
 import { answerLists, type IScopeFile } from './scope-file.js';
 import { suggest, type Suggestion } from './suggestion.js';
-import { type ScopeFileInformation, scopeFileText } from './write-scope-file.js';
+import type { ScopeFileInformation } from './write-scope-file.js';
 
 /** `scope suggest --cluster ID --out FILE [--from FILE]` */
 export function registerScopeSuggest(program: CommandUnknownOpts, host: CommandHost): void {
@@ -31,6 +30,10 @@ export function registerScopeSuggest(program: CommandUnknownOpts, host: CommandH
   addConnectionOptions(command).action((options) =>
     guarded(host, options.json === true, async () => {
       const { out, from } = options;
+      const [{ parseScopeFile }, { scopeFileText }] = await Promise.all([
+        import('./parse-scope-file.js'),
+        import('./write-scope-file.js'),
+      ]);
       const earlier = from === undefined ? null : parseScopeFile(await readInput(from), from).file;
       const { suggestion, information } = await withClient(host, options, (client, settings) => {
         const clusterId = clusterOf(settings);

@@ -179,6 +179,8 @@ interface RequiredRow {
   readonly mountPath: string;
   readonly volumeName: string | null;
   readonly required: boolean;
+  /** As of now, whatever the pinned derivation: a write-off is for ever. */
+  readonly writtenOff: boolean;
 }
 
 interface PreparedRow {
@@ -218,12 +220,12 @@ export function listFleetCutoverRequiredVolumeHandoffs(
       const fact = facts.get(key.id);
       if (fact === undefined) return [];
       const handoff = handoffs.get(key.id);
-      const { required: isRequired, ...identity } = fact;
+      const { required: isRequired, writtenOff, ...identity } = fact;
       return [
         {
           ...identity,
           serviceName: names.get(fact.swarmServiceId) ?? fact.swarmServiceId,
-          state: handoff === undefined ? 'missing' : isRequired ? 'prepared' : 'surplus',
+          state: writtenOff ? 'written-off' : handoff === undefined ? 'missing' : isRequired ? 'prepared' : 'surplus',
           handoff:
             handoff === undefined ? null : { id: handoff.id, generation: handoff.generation, digest: handoff.digest },
           blockers: (blockers.get(key.id) ?? []) as IFleetCutoverRequiredEntry['blockers'],
@@ -265,7 +267,10 @@ const entryColumns = sql`
 function requiredAfter(tx: ReadTx, clusterId: string, pinned: Pin, limit: number): Promise<RequiredRow[]> {
   return tx.rows(
     sql<RequiredRow>`
-      select ${entryColumns}, true as required from control.required_entries
+      select ${entryColumns}, true as required,
+        exists (select from control.write_offs lost where lost.cluster_id = ${clusterId} and lost.node_id = entry.node_id
+          and lost.state = 'confirmed' and (lost.handoff_id is null or lost.handoff_id = entry.handoff_id)) as "writtenOff"
+      from control.required_entries entry
       where cluster_id = ${clusterId} and since <= ${pinned.derivation} and (until is null or until > ${pinned.derivation})
         and (node_id, handoff_id) > (${pinned.after[0]}, ${pinned.after[1]})
       order by node_id, handoff_id limit ${limit}`.compile(qb),
@@ -286,7 +291,7 @@ function preparedAfter(tx: ReadTx, clusterId: string, pinned: Pin, limit: number
   );
 }
 
-/** What is known of keys that are required no more. */
+/** What is known of keys that are required no more: surplus, written off or not, and free to be removed. */
 function entryFacts(
   tx: ReadTx,
   clusterId: string,
@@ -295,7 +300,8 @@ function entryFacts(
   if (keys.length === 0) return Promise.resolve([]);
   return tx.rows(
     sql<RequiredRow>`
-      select distinct on (node_id, handoff_id) ${entryColumns}, false as required from control.required_entries
+      select distinct on (node_id, handoff_id) ${entryColumns}, false as required, false as "writtenOff"
+      from control.required_entries
       join unnest(${keys.map((key) => key.nodeId)}::text[], ${keys.map((key) => key.id)}::text[]) as wanted (wanted_node, wanted_id)
         on node_id = wanted_node and handoff_id = wanted_id
       where cluster_id = ${clusterId} order by node_id, handoff_id, since desc`.compile(qb),
