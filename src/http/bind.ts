@@ -10,18 +10,20 @@ import { RefusalCounter } from '../features/audit/refusal-counter.js';
 import type { AdministratorActor, NodeActor } from '../features/auth/actor.js';
 import { parseAuthorization } from '../features/auth/credential.js';
 import { authenticateAdministrator, authenticateNode } from '../features/auth/facts.js';
+import { authenticateSparkBody } from '../features/auth/spark-body.js';
 import { isRefused } from '../refusal.js';
-import type { Secret } from '../secret.js';
 import { LargeBodyGate } from './large-body-gate.js';
 import { LoginThrottle } from './login-throttle.js';
 import { type OwnerRequest, readOwnerRequest, writeOwnerResponse } from './owner-body.js';
 import type { OwnerHandler, OwnerHandlers } from './owner-handlers.js';
 import { sendProblem } from './problem-reply.js';
+import { UnprovenBytes } from './unproven-bytes.js';
 
 /** What the routes of one server share. */
 export interface Gatekeeping {
   readonly throttle: LoginThrottle;
   readonly largeBodies: LargeBodyGate;
+  readonly unproven: UnprovenBytes;
   readonly refusals: RefusalCounter;
 }
 
@@ -29,7 +31,12 @@ export interface Gatekeeping {
 export function createGatekeeping(app: FastifyInstance, deps: Deps): Gatekeeping {
   const refusals = new RefusalCounter(deps, (error) => app.log.warn({ err: error }, 'refusals could not be counted'));
   app.addHook('onClose', () => refusals.drain());
-  return { throttle: new LoginThrottle(deps.clock), largeBodies: new LargeBodyGate(), refusals };
+  return {
+    throttle: new LoginThrottle(deps.clock),
+    largeBodies: new LargeBodyGate(),
+    unproven: new UnprovenBytes(),
+    refusals,
+  };
 }
 
 // Owner methods -----------------------------------------------------------------------------------------------------
@@ -71,9 +78,12 @@ function bindOwnerMethod(
       const actor = await admitAdministrator(deps, keeping, name, request);
       if (isRefused(actor)) return answerRefusal(keeping, request, reply, actor, method);
       const bytes = request.body as Buffer | undefined;
-      const outcome = await keeping.largeBodies.pass(bytes?.length ?? 0, () =>
-        answerOwner(deps, keeping, name, actor, readOwnerRequest(name, bytes), handle),
-      );
+      const outcome = await keeping.largeBodies.pass(bytes?.length ?? 0, async (waited) => {
+        // Nor does whoever waited outrun one that was committed meanwhile.
+        const still = waited ? await admitAdministrator(deps, keeping, name, request) : actor;
+        if (isRefused(still)) return still;
+        return answerOwner(deps, keeping, name, still, readOwnerRequest(name, bytes), handle);
+      });
       if (isRefused(outcome)) {
         noteUndescribedProblem(request.log, name, outcome);
         return answerRefusal(keeping, request, reply, outcome, method);
@@ -162,24 +172,15 @@ function counted(
 
 // Spark endpoints ---------------------------------------------------------------------------------------------------
 
-export interface SparkRequest {
-  readonly log: FastifyBaseLogger;
-  /**
-   * Who the node is that the body names. Do it before more of the body is parsed than the scan that found these two; failed
-   * tries of a node are slowed down.
-   */
-  authenticate(nodeId: string, nodeToken: Secret): Promise<NodeActor | Refused>;
-}
-
-/** Takes the body's bytes, gives the answer's JSON: bytes that are sent as they are. */
-export type SparkHandler = (bytes: Buffer, request: SparkRequest) => Promise<Buffer | string | Refused>;
+/** Takes an authenticated body's bytes, gives the answer's JSON: bytes that are sent as they are. */
+export type SparkHandler = (actor: NodeActor, bytes: Buffer) => Promise<Buffer | string | Refused>;
 
 /** An answer over the endpoint's limit, which no client would read. */
 export class ResponseTooLargeError extends Error {
   override readonly name = 'ResponseTooLargeError';
 }
 
-/** Limits bytes in both directions; everything in between is the handler's. */
+/** Authenticates, and limits bytes in both directions; everything in between is the handler's. */
 export function bindSparkEndpoint(
   app: FastifyInstance,
   deps: Deps,
@@ -189,49 +190,74 @@ export function bindSparkEndpoint(
 ): void {
   const limits = sparkSwarmNodeContracts[name];
   const described = new Set(problemsOfSparkEndpoint(name));
-  const options = { bodyLimit: limits.maxRequestBytes, config: { caller: 'node' } } as const;
-  app.post(limits.endpoint, options, async (request, reply) => {
-    const bytes = request.body as Buffer | undefined;
-    const claim: ClaimedNode = { nodeId: undefined };
-    const outcome = await keeping.largeBodies.pass(bytes?.length ?? 0, () =>
-      handle(bytes ?? Buffer.alloc(0), sparkRequest(deps, request, claim)),
-    );
-    if (isRefused(outcome)) {
-      noteUndescribed(request.log, name, described, outcome);
-      const { actor } = claim;
-      if (actor !== undefined) {
-        const node = { organizationId: actor.organizationId, principalId: actor.nodeId };
-        counted(keeping, node, limits.endpoint, actor.clusterId, outcome);
+  app.route({
+    method: 'POST',
+    url: limits.endpoint,
+    bodyLimit: limits.maxRequestBytes,
+    config: { caller: 'node' },
+    preParsing: (request, reply, payload, done) => done(null, keeping.unproven.receive(request, reply, payload)),
+    handler: async (request, reply) => {
+      const bytes = (request.body as Buffer | undefined) ?? Buffer.alloc(0);
+      const claim: ClaimedNode = { nodeId: undefined, actor: undefined };
+      const outcome = await answerSpark(deps, keeping, request, bytes, claim, handle);
+      if (isRefused(outcome)) {
+        noteUndescribed(request.log, name, described, outcome);
+        const { actor } = claim;
+        if (actor !== undefined) {
+          const node = { organizationId: actor.organizationId, principalId: actor.nodeId };
+          counted(keeping, node, limits.endpoint, actor.clusterId, outcome);
+        }
+        return answerRefusal(keeping, request, reply, outcome, limits, claim.nodeId);
       }
-      return answerRefusal(keeping, request, reply, outcome, limits, claim.nodeId);
-    }
-    if (Buffer.byteLength(outcome) > limits.maxResponseBytes) {
-      throw new ResponseTooLargeError(`the answer has more than ${limits.maxResponseBytes} bytes`);
-    }
-    return reply.type('application/json').send(outcome);
+      if (Buffer.byteLength(outcome) > limits.maxResponseBytes) {
+        throw new ResponseTooLargeError(`the answer has more than ${limits.maxResponseBytes} bytes`);
+      }
+      return reply.type('application/json').send(outcome);
+    },
   });
 }
 
 /** The node that a body claims to come from, as soon as it is known. */
 interface ClaimedNode {
   nodeId: string | undefined;
-  /** Once it is authenticated. */
-  actor?: NodeActor;
+  /** While it is authenticated. */
+  actor: NodeActor | undefined;
 }
 
-function sparkRequest(deps: Deps, request: FastifyRequest, claim: ClaimedNode): SparkRequest {
-  return {
-    log: request.log,
-    authenticate: async (nodeId, nodeToken) => {
-      claim.nodeId = nodeId;
-      const actor = await authenticateNode(deps, nodeId, nodeToken);
-      if (!isRefused(actor)) {
-        request.principal = actor.nodeId;
-        claim.actor = actor;
-      }
-      return actor;
-    },
-  };
+/** Only authenticated bodies wait for each other; whoever waited is authenticated once more. */
+async function answerSpark(
+  deps: Deps,
+  keeping: Gatekeeping,
+  request: FastifyRequest,
+  bytes: Buffer,
+  claim: ClaimedNode,
+  handle: SparkHandler,
+): Promise<Buffer | string | Refused> {
+  const actor = await admitNode(deps, request, bytes, claim);
+  keeping.unproven.release(request);
+  if (isRefused(actor)) return actor;
+  return keeping.largeBodies.pass(bytes.length, async (waited) => {
+    const still = waited ? await admitNode(deps, request, bytes, claim) : actor;
+    return isRefused(still) ? still : handle(still, bytes);
+  });
+}
+
+/** Whoever the body names, before more of it is parsed than the scan that finds the name. */
+async function admitNode(
+  deps: Deps,
+  request: FastifyRequest,
+  bytes: Buffer,
+  claim: ClaimedNode,
+): Promise<NodeActor | Refused> {
+  claim.actor = undefined;
+  return authenticateSparkBody(bytes, async (nodeId, nodeToken) => {
+    claim.nodeId = nodeId;
+    const actor = await authenticateNode(deps, nodeId, nodeToken);
+    if (isRefused(actor)) return actor;
+    request.principal = actor.nodeId;
+    claim.actor = actor;
+    return actor;
+  });
 }
 
 // Refusals ----------------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 import pg from 'pg';
 import type { Problem, TProblemCode } from '../contract/problems.js';
 import { CommitUnknownError, TransactionContendedError, TransactionLostError } from '../db/transaction-errors.js';
+import { NoRoomError } from './unproven-bytes.js';
 
 /** What has to be known of the request, to say what became of it. */
 export interface FailedRequest {
@@ -33,6 +34,8 @@ export function failureOf(error: unknown, request: FailedRequest): Failure {
   if (error instanceof CommitUnknownError) return unknownOutcome(request);
   if (isTransient(error))
     return { problem: { code: 'unavailable', ...notApplied(request), retrySafe: true }, unexpected: true };
+  if (error instanceof NoRoomError)
+    return { problem: { code: 'unavailable', ...notApplied(request), retrySafe: true }, unexpected: false };
   const refused = frameworkRefusal(error);
   if (refused !== undefined) return { problem: { code: refused, ...notApplied(request) }, unexpected: false };
   // A statement's error rolled its transaction back. Of other errors nobody knows how far the request had come.

@@ -58,7 +58,7 @@ export class LoginThrottle {
 }
 
 /** Whoever has one IPv6 address has its whole /64. What a proxy passes on that is no address is nobody's own. */
-function network(address: string): string {
+export function network(address: string): string {
   const mapped = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(address)?.[1];
   if (mapped !== undefined) return mapped;
   if (isIP(address) === 4) return address;

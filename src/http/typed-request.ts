@@ -67,9 +67,7 @@ export function bindTypedRequest(
     },
     handler: async (request, reply) => {
       const bytes = (request.body as Buffer | undefined) ?? Buffer.alloc(0);
-      const outcome = await keeping.largeBodies.pass(bytes.length, () =>
-        answerEnvelope({ deps, keeping, handlers, request, reply }, bytes),
-      );
+      const outcome = await answerEnvelope({ deps, keeping, handlers, request, reply }, bytes);
       if (isRefused(outcome)) return answerRefusal(keeping, request, reply, outcome, notBegun);
       return reply.type('application/json').send(outcome);
     },
@@ -123,12 +121,17 @@ async function callMethod(
   const presented = attempting(() => authorizationOf(request.headers.authorization, carried, authInfo));
   if (isRefused(presented)) return refuseIt(presented);
   const { authorization } = presented;
-  const actor = await admitAdministrator(deps, keeping, name, request, authorization);
+  const admit = () => admitAdministrator(deps, keeping, name, request, authorization);
+  const actor = await admit();
   if (isRefused(actor)) return refuseIt(actor, authorization);
   // Each handler gets the request that its own method's schema has let through.
   const handle = handlers[name] as unknown as OwnerHandler<TMethodName>;
-  const outcome = await answerOwner(deps, keeping, name, actor, readCarriedRequest(name, bytes), handle);
-  return isRefused(outcome) ? refuseIt(outcome) : outcome;
+  const outcome = await keeping.largeBodies.pass(bytes.length, async (waited) => {
+    const still = waited ? await admit() : actor;
+    if (isRefused(still)) return still;
+    return answerOwner(deps, keeping, name, still, readCarriedRequest(name, bytes), handle);
+  });
+  return isRefused(outcome) ? refuseIt(outcome, authorization) : outcome;
 }
 
 // Reading -----------------------------------------------------------------------------------------------------------

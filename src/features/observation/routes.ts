@@ -2,9 +2,7 @@
 import type { Refused } from '../../contract/problems.js';
 import type { Deps } from '../../deps.js';
 import type { SparkHandler } from '../../http/bind.js';
-import { isRefused } from '../../refusal.js';
 import type { NodeActor } from '../auth/actor.js';
-import { authenticateSparkBody } from '../auth/spark-body.js';
 import { takeReport } from './intake.js';
 
 /** Takes an authenticated report elsewhere than on the event loop, and the bytes with it: they are not looked at again. */
@@ -14,9 +12,6 @@ export type LargeReportTaker = (actor: NodeActor, bytes: Uint8Array) => Promise<
 const largeReportBytes = 65_536;
 
 export function swarmObservationHandler(deps: Deps, takeLarge: LargeReportTaker): SparkHandler {
-  return async (bytes, request) => {
-    const actor = await authenticateSparkBody(bytes, request.authenticate);
-    if (isRefused(actor)) return actor;
-    return bytes.byteLength > largeReportBytes ? takeLarge(actor, bytes) : takeReport(deps, actor, bytes);
-  };
+  return (actor, bytes) =>
+    bytes.byteLength > largeReportBytes ? takeLarge(actor, bytes) : takeReport(deps, actor, bytes);
 }

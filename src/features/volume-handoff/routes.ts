@@ -4,7 +4,7 @@ import type { Deps } from '../../deps.js';
 import type { SparkHandler } from '../../http/bind.js';
 import type { OwnerHandlers } from '../../http/owner-handlers.js';
 import { isRefused } from '../../refusal.js';
-import { authenticateSparkBody, readSparkBody } from '../auth/spark-body.js';
+import { readSparkBody } from '../auth/spark-body.js';
 import { prepareFleetCutoverVolumeHandoffs, rederiveFleetCutoverVolumeHandoffs } from './operations.js';
 import * as queries from './queries.js';
 import { SparkPageReader } from './spark-page.js';
@@ -25,9 +25,7 @@ export const volumeHandoffHandlers = {
 /** Quarantined nodes may read pages still: what they read grants nothing. */
 export function preparedVolumeHandoffsHandler(deps: Deps): SparkHandler {
   const pages = new SparkPageReader(deps);
-  return async (bytes, request) => {
-    const actor = await authenticateSparkBody(bytes, request.authenticate);
-    if (isRefused(actor)) return actor;
+  return async (actor, bytes) => {
     const body = readSparkBody(sparkGetFleetCutoverPreparedVolumeHandoffsRequestRecord, bytes);
     if (isRefused(body)) return body;
     return pages.read(actor, body.request, body.protocol);

@@ -3,13 +3,11 @@ import { canonicalizeStrictJson } from '../../contract/canonical-json.js';
 import { type ISparkWatchFleetCutoverResponse, sparkWatchFleetCutoverRequestRecord } from '../../contract/watch.js';
 import type { SparkHandler } from '../../http/bind.js';
 import { isRefused } from '../../refusal.js';
-import { authenticateSparkBody, readSparkBody } from '../auth/spark-body.js';
+import { readSparkBody } from '../auth/spark-body.js';
 import type { Watch } from './watch.js';
 
 export function sparkWatchHandler(watch: Watch): SparkHandler {
-  return async (bytes, request) => {
-    const actor = await authenticateSparkBody(bytes, request.authenticate);
-    if (isRefused(actor)) return actor;
+  return async (actor, bytes) => {
     const body = readSparkBody(sparkWatchFleetCutoverRequestRecord, bytes);
     if (isRefused(body)) return body;
     const { cursor, timeoutMs } = body.request;
