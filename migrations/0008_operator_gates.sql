@@ -46,13 +46,18 @@ cross join lateral (
       each.local_runtime_generation is not distinct from runtime.generation and each.local_incomplete is null as observed,
       each.swarm_node_id is not null or each.local_digest is not null as known,
       coalesce(facts.pallet_ready, false) as pallet_ready, facts.active_containers, facts.confirmed_containers,
-      -- Judged before anybody looked at volumes: one shortage, as nothing is known.
-      case when facts.node_id is null then 0 else coalesce(facts.vanished_volumes, 1) end as vanished_volumes,
-      case when facts.node_id is null then 0 else coalesce(facts.unkept_volumes, 1) end as unkept_volumes
+      -- Derived by who did not look at volumes: one shortage, as nothing is known. The program of before 0007 leaves what these
+      -- columns said, while its detail lacks the keys.
+      case when facts.node_id is null then 0 when judged then facts.vanished_volumes else 1 end as vanished_volumes,
+      case when facts.node_id is null then 0 when judged then facts.unkept_volumes else 1 end as unkept_volumes
     from control.nodes each
     left join control.target_set_nodes target on target.cluster_id = each.cluster_id
       and target.generation = targets.generation and target.node_id = each.node_id
     left join control.node_gate_facts facts on facts.cluster_id = each.cluster_id and facts.node_id = each.node_id
+    cross join lateral (
+      select facts.unkept_volumes is not null and facts.vanished_volumes is not null
+        and facts.detail ?& array['unkept', 'vanished'] as judged
+    ) volumes
     where each.cluster_id = runtime.cluster_id and each.state <> 'written-off'
   ) node
 ) nodes

@@ -14,6 +14,7 @@ const node = (over: Partial<ReportingNode> = {}): ReportingNode => ({
   localDigest: 'sha256:0',
   localIncomplete: null,
   fenceStoreId: null,
+  volumesJudged: true,
   ...over,
 });
 const session = (over: Partial<ReporterSession> = {}): ReporterSession => ({

@@ -14,16 +14,25 @@ export interface ReportingNode {
   readonly localDigest: string | null;
   readonly localIncomplete: string | null;
   readonly fenceStoreId: string | null;
+  /** False: the node was derived by who did not look at its volumes. */
+  readonly volumesJudged: boolean;
 }
 
-/** Locks the node's row `for update`: one report of a node at a time. */
+/**
+ * Locks the node's row `for update`: one report of a node at a time. `volumesJudged` is not locked and may be older: then the
+ * node is derived once too often, or with its next report.
+ */
 export function lockReportingNode(tx: Tx, clusterId: string, nodeId: string): Promise<ReportingNode> {
   return tx.one<ReportingNode>(
     sql<ReportingNode>`
       select node_id as "nodeId", state, swarm_node_id as "swarmNodeId", reported_swarm_node_id as "reportedSwarmNodeId",
         reporter_session_id as "reporterSessionId", observation_sequence as "observationSequence",
         local_generation as "localGeneration", local_digest as "localDigest", local_incomplete as "localIncomplete",
-        fence_store_id as "fenceStoreId"
+        fence_store_id as "fenceStoreId", coalesce((
+          select facts.unkept_volumes is not null and facts.vanished_volumes is not null
+            and facts.detail ?& array['unkept', 'vanished']
+          from control.node_gate_facts facts where facts.cluster_id = nodes.cluster_id and facts.node_id = nodes.node_id
+        ), true) as "volumesJudged"
       from control.nodes where cluster_id = ${clusterId} and node_id = ${nodeId} for update`.compile(qb),
   );
 }

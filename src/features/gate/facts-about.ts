@@ -21,6 +21,8 @@ export function factsAbout(facts: GateFacts, concerns: ConcernsSubject): GateFac
     uncovered: about(facts.uncovered),
     vanishedVolumes: about(facts.vanishedVolumes),
     unkeptVolumes: about(facts.unkeptVolumes),
+    unjudgedVolumes: about(facts.unjudgedVolumes),
+    unjudgedRevoked: about(facts.unjudgedRevoked),
     relay: relayAbout(facts.relay, about),
     runningServices: about(facts.runningServices),
     runningTasks: about(facts.runningTasks),

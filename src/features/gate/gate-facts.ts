@@ -43,10 +43,11 @@ interface NodeRow {
   readonly oldModeRefused: boolean | null;
   readonly activeContainers: number | null;
   readonly confirmedContainers: number | null;
-  /** Null with a detail: the node was derived before anybody looked at its volumes; likewise below. */
   readonly unkeptVolumes: number | null;
   readonly vanishedVolumes: number | null;
   readonly detail: NodeDetail | null;
+  /** False: who derived the node last did not look at its volumes, and what the counts say is older. Null: never derived. */
+  readonly volumesJudged: boolean | null;
 }
 
 interface NodeDetail {
@@ -166,8 +167,16 @@ export async function loadGateFacts(
         detail: `covered ${covered} of ${pageCount} pages`,
       })),
     },
-    vanishedVolumes: volumes(live, 'vanished', describeVanished),
-    unkeptVolumes: volumes(live, 'unkept', describeUnkept),
+    vanishedVolumes: volumes(live, 'vanished', (node) => node.vanishedVolumes, describeVanished),
+    unkeptVolumes: volumes(live, 'unkept', (node) => node.unkeptVolumes, describeUnkept),
+    unjudgedVolumes: listed(
+      live.filter((node) => node.volumesJudged === false && node.state !== 'revoked'),
+      describeUnjudged,
+    ),
+    unjudgedRevoked: listed(
+      live.filter((node) => node.volumesJudged === false && node.state === 'revoked'),
+      describeUnjudged,
+    ),
     relay,
     runningServices: services,
     runningTasks: tasks,
@@ -248,25 +257,28 @@ function containers(
 function volumes(
   nodes: readonly NodeRow[],
   list: 'unkept' | 'vanished',
+  count: (node: NodeRow) => number | null,
   describe: (volume: EntryVolume) => string,
 ): Shortage {
-  const found = nodes.map((node): Shortage => {
-    const count = list === 'unkept' ? node.unkeptVolumes : node.vanishedVolumes;
-    const { nodeId, detail } = node;
-    if (detail === null) return { count: 0, first: [] };
-    if (count === null)
-      return { count: 1, first: [{ nodeId, swarmServiceId: null, detail: 'its volumes were not judged yet' }] };
-    const first = (detail[list] ?? []).map((volume) => ({
-      nodeId,
-      swarmServiceId: volume.swarmServiceId,
-      detail: describe(volume),
-    }));
-    return { count, first };
-  });
+  const judged = nodes.filter((node) => node.volumesJudged === true);
   return {
-    count: found.reduce((sum, each) => sum + each.count, 0),
-    first: found.flatMap((each) => each.first),
+    count: judged.reduce((sum, node) => sum + (count(node) ?? 0), 0),
+    first: judged.flatMap(({ nodeId, detail }) =>
+      (detail?.[list] ?? []).map((volume) => ({
+        nodeId,
+        swarmServiceId: volume.swarmServiceId,
+        detail: describe(volume),
+      })),
+    ),
   };
+}
+
+function describeUnjudged({ nodeId, state }: NodeRow): ShortageItem {
+  const detail =
+    state === 'revoked'
+      ? 'its volumes were not judged yet, and it is revoked: classify the scope again before switching, or write the node off'
+      : 'its volumes were not judged yet: its next report judges them';
+  return { nodeId, swarmServiceId: null, detail };
 }
 
 function describeVanished({ volumeName, mountPath }: EntryVolume): string {
@@ -290,7 +302,10 @@ function nodeRows(tx: ReadTx, clusterId: string): Promise<NodeRow[]> {
         node.local_digest as digest, node.local_runtime_generation as "runtimeGeneration", node.local_incomplete as incomplete,
         node.local_seen_at as "seenAt", gate.pallet_ready as "palletReady", gate.old_mode_refused as "oldModeRefused",
         gate.active_containers as "activeContainers", gate.confirmed_containers as "confirmedContainers",
-        gate.unkept_volumes as "unkeptVolumes", gate.vanished_volumes as "vanishedVolumes", gate.detail
+        gate.unkept_volumes as "unkeptVolumes", gate.vanished_volumes as "vanishedVolumes", gate.detail,
+        -- A program of before volumes were judged replaces the detail and leaves the counts as they were.
+        case when gate.node_id is not null then gate.unkept_volumes is not null and gate.vanished_volumes is not null
+          and gate.detail ?& array['unkept', 'vanished'] end as "volumesJudged"
       from control.nodes node
       join control.target_set_heads targets on targets.cluster_id = node.cluster_id
       left join control.target_set_nodes target

@@ -77,6 +77,10 @@ export interface GateFacts {
   readonly vanishedVolumes: Shortage;
   /** Anonymous volumes that Swarm would delete together with the containers that mount them. */
   readonly unkeptVolumes: Shortage;
+  /** Nodes of whose volumes neither is known yet; the next report of each tells. */
+  readonly unjudgedVolumes: Shortage;
+  /** The same of revoked nodes, which report nothing any more. */
+  readonly unjudgedRevoked: Shortage;
   readonly relay: RelayFacts;
   /** Application services that are neither gone nor at zero, and their non-terminal tasks. */
   readonly runningServices: Shortage;
@@ -220,9 +224,19 @@ function prepared(facts: GateFacts): IFleetCutoverGate[] {
       evidence,
     ),
     // Stopping a service is what deletes them, so they must be kept before the phase that stops services, and be there after it.
-    gate('volumes-present', 'administrator', facts.vanishedVolumes, facts.oldestSnapshots),
-    gate('anonymous-volumes-kept', 'administrator', facts.unkeptVolumes, facts.oldestSnapshots),
+    volumesGate('volumes-present', facts.vanishedVolumes, facts),
+    volumesGate('anonymous-volumes-kept', facts.unkeptVolumes, facts),
   ];
+}
+
+/** A person acts first where there is something for one to do; reports come by themselves. */
+function volumesGate(
+  code: TGateCode,
+  found: Shortage,
+  { unjudgedVolumes, unjudgedRevoked, oldestSnapshots }: GateFacts,
+): IFleetCutoverGate {
+  const forPeople = join(found, unjudgedRevoked);
+  return gate(code, forPeople.count > 0 ? 'administrator' : 'spark', join(forPeople, unjudgedVolumes), oldestSnapshots);
 }
 
 /** Who the relay is must be known while it lives: afterwards nobody could tell that it is gone. */

@@ -143,7 +143,8 @@ interface Acceptance {
 async function acceptReport(tx: Tx, acceptance: Acceptance): Promise<string> {
   const { actor, cluster, node, report, snapshots, requestDigest } = acceptance;
   const { observation } = report;
-  const falsifies = snapshots.local !== undefined || snapshots.manager !== undefined || acceptance.opensSession;
+  const falsifies =
+    snapshots.local !== undefined || snapshots.manager !== undefined || acceptance.opensSession || !node.volumesJudged;
   const runtime = present(await (falsifies ? shareRuntime : readRuntime)(tx, cluster.clusterId));
   const scope: ReportScope = {
     clusterId: cluster.clusterId,
@@ -177,7 +178,13 @@ async function acceptReport(tx: Tx, acceptance: Acceptance): Promise<string> {
   // Neither a new reporter nor another fence store has proved a hold yet.
   const otherStore = node.fenceStoreId !== null && fenceStoreId !== node.fenceStoreId;
   if (acceptance.opensSession || otherStore) await voidHeldPages(tx, cluster.clusterId, actor.nodeId);
-  await deriveChanged(tx, cluster, actor.nodeId, { local, manager, bound, former });
+  await deriveChanged(tx, cluster, actor.nodeId, {
+    local,
+    manager,
+    bound,
+    former,
+    unjudged: !node.volumesJudged,
+  });
   const evidence = observation.fleetCutoverHeldVolumeFences;
   const fences =
     evidence === undefined
@@ -199,17 +206,19 @@ interface Changed {
   readonly bound: boolean;
   /** Revoked nodes that were that swarm node before. */
   readonly former: readonly string[];
+  /** An older program derived the node, which the gates don't take. */
+  readonly unjudged: boolean;
 }
 
-/** Derives again only what the report can have changed. */
+/** Derives again only what the report can have changed, and a node that an older program derived. */
 async function deriveChanged(
   tx: Tx,
   cluster: Cluster,
   nodeId: string,
-  { local, manager, bound, former }: Changed,
+  { local, manager, bound, former, unjudged }: Changed,
 ): Promise<void> {
-  if (!local.changed && !manager.changed && !bound) return;
-  const here = local.changed || bound ? [nodeId, ...former] : [];
+  if (!local.changed && !manager.changed && !bound && !unjudged) return;
+  const here = local.changed || bound || unjudged ? [nodeId, ...former] : [];
   await deriveAgain(tx, cluster, {
     nodes: new Set(here),
     ...(manager.change === null

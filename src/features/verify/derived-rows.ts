@@ -74,17 +74,18 @@ export async function compareGateFacts(
   observed: boolean,
 ): Promise<void> {
   const row = await tx.maybe(
-    sql<{ content: unknown[]; unlooked: boolean }>`
-      select jsonb_build_array(pallet_ready, old_mode_refused, active_containers, confirmed_containers, unkept_volumes,
-          vanished_volumes, detail) as content,
-        unkept_volumes is null and vanished_volumes is null and not detail ?| array['unkept', 'vanished'] as unlooked
-      from control.node_gate_facts where cluster_id = ${clusterId} and node_id = ${nodeId}`.compile(qb),
+    sql<{ content: unknown[]; looked: boolean }>`
+      select jsonb_build_array(pallet_ready, old_mode_refused, active_containers, confirmed_containers,
+          case when looked then unkept_volumes end, case when looked then vanished_volumes end, detail) as content, looked
+      from control.node_gate_facts
+      cross join lateral (select detail ?| array['unkept', 'vanished'] as looked) volumes
+      where cluster_id = ${clusterId} and node_id = ${nodeId}`.compile(qb),
   );
   if (row === undefined && !observed) return;
   const { palletReady, oldModeRefused, active, confirmed, volumes } = gate;
   const { unkept, vanished, ...detail } = gateDetail(gate);
-  // A row that was derived before volumes were looked at meets no gate, and is whole.
-  const looked = row?.unlooked !== true;
+  // A row that was derived by who did not look at volumes meets no gate, and is whole; what its counts say is older, and nobody's.
+  const looked = row?.looked !== false;
   const expected = [
     palletReady,
     oldModeRefused,
