@@ -1,3 +1,5 @@
+import { stat } from 'node:fs/promises';
+import { join, resolve } from 'node:path';
 import pg from 'pg';
 import { Secret } from '../secret.js';
 import { serverBinaries } from './embedded/binaries.js';
@@ -48,6 +50,17 @@ const MAXIMUM_TRIES = 20;
  */
 export function startEmbedded(options: EmbeddedOptions): Promise<EmbeddedServer> {
   return open(options, 'service');
+}
+
+/** Throws {@link EmbeddedError} where no cluster has been made yet. */
+export async function demandEmbedded(dataDirectory: string): Promise<void> {
+  const found = await stat(join(dataDirectory, 'server', 'cluster', 'PG_VERSION')).catch(() => undefined);
+  if (found !== undefined) return;
+  throw new EmbeddedError(
+    'embedded-absent',
+    `there is no embedded Postgres in ${resolve(dataDirectory)}. Set EMBEDDED_DATA_DIR or DATABASE_URL exactly as for the service, ` +
+      'or start the service once',
+  );
 }
 
 /** For commands on the host: uses the living server beside the service, or starts one for as long as it is needed. */

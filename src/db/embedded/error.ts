@@ -1,5 +1,6 @@
 export type EmbeddedErrorCode =
   | 'embedded-unsupported'
+  | 'embedded-absent'
   | 'embedded-unreachable'
   | 'embedded-version'
   | 'embedded-start-failed'
