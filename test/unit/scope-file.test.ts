@@ -35,6 +35,7 @@ const facts = (over: Partial<SuggestionFacts> = {}): SuggestionFacts => ({
     ['media', 'sv-media'],
   ]),
   from: null,
+  base: null,
   ...over,
 });
 const nothing = { volumes: [], volumesLeftOut: 0, anonymous: [] };
