@@ -1,9 +1,11 @@
 /** `scope suggest` and `scope apply` on the captured Swarm: from nothing to a complete scope, as a person would. */
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { createServer, request as httpRequest } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { parse, parseDocument } from 'yaml';
+import { parse, parseDocument, stringify } from 'yaml';
 import { capturedSource } from '../../src/agents/docker/captured-source.js';
 import { observeNode } from '../../src/agents/docker/observe-node.js';
 import type { IScopeFile } from '../../src/cli/scope/scope-file.js';
@@ -188,6 +190,102 @@ it('renews the file: answers stay, what blocks is offered, and the scope becomes
   ]);
   const { blockers } = await fleet.state();
   expect(blockers.filter(({ code }) => code.startsWith('overlap') || code === 'volume-unmounted')).toEqual([]);
+});
+
+it('renews the file of one administrator without undoing what another has applied meanwhile', async () => {
+  expect((await suggest('--from', path)).code).toBe(0);
+  await edit((text) => confirmAll(text).replaceAll('reason: null', 'reason: stops before the switch'));
+  expect((await run('apply', path)).code).toBe(0);
+  const [ann, bob] = [join(work, 'ann.yaml'), join(work, 'bob.yaml')];
+  for (const out of [ann, bob]) expect((await run('suggest', '--cluster', clusterId, '--out', out)).code).toBe(0);
+  const editFile = async (file: string, change: (said: IScopeFile) => void) => {
+    const said = parse(await readFile(file, 'utf8')) as IScopeFile;
+    change(said);
+    await writeFile(file, stringify(said));
+    return said;
+  };
+  const agentOf = (said: IScopeFile) => said.services.find(({ name }) => name === 'node-agent')!;
+  // To Bob the logs are data, and a volume is not dormant.
+  let dormant: object | undefined;
+  await editFile(bob, (said) => {
+    agentOf(said).mounts = agentOf(said).mounts!.filter(({ target }) => target !== '/logs');
+    dormant = said.dormantVolumes.shift();
+    said.coreflow = { state: 'none', reason: 'never had one' };
+  });
+  // Ann has other reasons for one line and for the relay, and lets a service's anonymous volumes go.
+  const serviceId = fleet.owner('pg-primary');
+  const stated = await editFile(ann, (said) => {
+    said.overlapConfirmations[0]!.reason = 'stopped by hand';
+    said.coreflow = { state: 'none', reason: 'gone last year' };
+    said.releasedAnonymousVolumes.push({ serviceId, reason: 'scratch', confirmed: true });
+  });
+  const applied = await run('apply', bob);
+  expect(applied.code, applied.stderr).toBe(0);
+  const stale = await run('apply', ann);
+  expect([stale.code, stale.stderr.includes(`--from ${ann} --out ${ann}`)]).toEqual([1, true]);
+  const renewed = await run('suggest', '--cluster', clusterId, '--from', ann, '--out', ann, '--json');
+  expect([renewed.code, JSON.parse(renewed.stdout)]).toMatchObject([0, { conflicts: 1, toConfirmAgain: 1 }]);
+  const file = parse(await readFile(ann, 'utf8')) as IScopeFile;
+  expect(file.expectedScope).toEqual((await fleet.state()).scope);
+  expect(agentOf(file).mounts!.map(({ target }) => target)).toEqual(['/host/volumes']);
+  expect(file.dormantVolumes.filter(({ confirmed }) => !confirmed)).toEqual([
+    { ...dormant, reason: null, confirmed: false },
+  ]);
+  expect(file.coreflow).toEqual({ state: 'none', reason: 'never had one', confirmed: false });
+  expect(file.overlapConfirmations).toContainEqual(stated.overlapConfirmations[0]);
+  expect(file.releasedAnonymousVolumes).toEqual([{ serviceId, reason: 'scratch', confirmed: false }]);
+  const refused = await run('apply', ann);
+  expect([refused.code, refused.stderr.includes('coreflow is not confirmed')]).toEqual([2, true]);
+  await editFile(ann, (said) => {
+    said.coreflow = { ...said.coreflow, confirmed: true };
+    said.dormantVolumes = said.dormantVolumes.filter(({ confirmed }) => confirmed);
+    said.releasedAnonymousVolumes[0]!.confirmed = true;
+  });
+  const dry = await run('apply', ann, '--dry-run', '--json');
+  expect(dry.code, dry.stderr).toBe(0);
+  const { changes } = JSON.parse(dry.stdout) as { changes: { change: string; list: string }[] };
+  expect(changes.map(({ change, list }) => `${change} ${list}`)).toEqual([
+    'changes overlapConfirmations',
+    'comes releasedAnonymousVolumes',
+  ]);
+});
+
+it('asks about every difference where the scope that the file was made for is not known', async () => {
+  const file = join(work, 'unknown.yaml');
+  const said = parse(await readFile(join(work, 'bob.yaml'), 'utf8')) as IScopeFile;
+  const expectedScope = { ...said.expectedScope!, digest: bytesDigest('another') };
+  await writeFile(file, stringify({ ...said, expectedScope, coreflow: { state: 'none', reason: 'other' } }));
+  const end = await run('suggest', '--cluster', clusterId, '--from', file, '--out', file, '--json');
+  expect([end.code, JSON.parse(end.stdout)]).toMatchObject([0, { conflicts: 1, toConfirmAgain: 0 }]);
+  expect(end.stderr).toContain('is not known');
+});
+
+it('does not replace a file that was saved while it asked the service', async () => {
+  const saved = `${await readFile(path, 'utf8')}# saved by an editor\n`;
+  const between = createServer((request, response) => {
+    const forward = async () => {
+      await writeFile(path, saved);
+      const { method, headers, url } = request;
+      const onward = httpRequest(new URL(url!, service.url), { method, headers }, (answer) => {
+        response.writeHead(answer.statusCode!, answer.headers);
+        answer.pipe(response);
+      });
+      onward.on('error', () => response.destroy());
+      request.pipe(onward);
+    };
+    forward().catch(() => response.destroy());
+  });
+  await new Promise<void>((resolve) => between.listen(0, '127.0.0.1', resolve));
+  try {
+    const { port } = between.address() as AddressInfo;
+    const end = await suggest('--from', path, '--url', `http://127.0.0.1:${port}`);
+    expect([end.code, end.stderr.includes(`${path} was changed while this ran`)]).toEqual([2, true]);
+    expect(await readFile(path, 'utf8')).toBe(saved);
+    expect((await readdir(work)).filter((name) => name.endsWith('.new'))).toEqual([]);
+  } finally {
+    between.closeAllConnections();
+    between.close();
+  }
 });
 
 it('refuses a file of another cluster, services that nobody knows, and files that are none', async () => {

@@ -36,6 +36,7 @@ const facts = (over: Partial<SuggestionFacts> = {}): SuggestionFacts => ({
     ['media', 'sv-media'],
   ]),
   from: null,
+  base: null,
   ...over,
 });
 const nothing = { volumes: [], volumesLeftOut: 0, anonymous: [] };

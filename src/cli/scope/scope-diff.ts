@@ -1,7 +1,7 @@
 /** What a statement changes of the current scope: pure. */
 import type { IFleetCutoverScopeStatement } from '../../contract/scope.js';
 import { printable } from '../terminal-text.js';
-import { answerLists, answerSubject, type FileAnswer } from './scope-file.js';
+import { answerLists, type FileAnswer, subjectWords } from './scope-file.js';
 
 export interface ScopeChange {
   readonly change: 'comes' | 'leaves' | 'changes';
@@ -47,13 +47,7 @@ function serviceText({ class: serviceClass, serviceId, reason }: Service): strin
 }
 
 function answersOf(answers: readonly { readonly reason: string }[] | undefined): Map<string, string> {
-  return new Map(
-    answers?.map((answer) => {
-      const subject = JSON.parse(answerSubject(answer as unknown as FileAnswer)) as [string, unknown][];
-      const text = subject.map(([, value]) => (typeof value === 'string' ? value : JSON.stringify(value))).join(' ');
-      return [text, answer.reason];
-    }),
-  );
+  return new Map(answers?.map((answer) => [subjectWords(answer as unknown as FileAnswer), answer.reason]));
 }
 
 function compared(

@@ -13,10 +13,19 @@ import {
   Identifier,
   nullable,
   oneOf,
+  Reason,
 } from '../../contract/schema.js';
-import { mountClasses, ScopeCoreflow, serviceClasses } from '../../contract/scope.js';
+import { mountClasses, serviceClasses } from '../../contract/scope.js';
 
 export const scopeFileFormat = 'fleet-cutover-scope/1';
+
+/** As the contract has it; `confirmed` is there only where the file and the scope disagree, and false until a person decides. */
+const decided = { confirmed: Type.Optional(Type.Boolean()) };
+const FileCoreflow = Type.Union([
+  closed({ state: Type.Literal('undetermined'), ...decided }),
+  closed({ state: Type.Literal('none'), reason: Reason, ...decided }),
+  closed({ state: Type.Literal('classified'), ...decided }),
+]);
 
 /** Null or empty while nobody has given one. */
 const OpenReason = nullable(Type.String({ maxLength: 512 }));
@@ -53,7 +62,7 @@ export const ScopeFile = closed({
   runtime: Reference,
   inventory: Reference,
   expectedScope: nullable(Reference),
-  coreflow: ScopeCoreflow,
+  coreflow: FileCoreflow,
   services: Type.Array(FileService, { maxItems: 4096 }),
   overlapOwners: list(EntryKey),
   overlapConfirmations: list({
@@ -86,6 +95,12 @@ export type FileAnswer = FileAnswers[TAnswerList][number];
 export function answerSubject(answer: FileAnswer | Omit<FileAnswer, 'confirmed' | 'reason'>): string {
   const { reason: _reason, confirmed: _confirmed, ...subject } = answer as FileAnswer;
   return JSON.stringify(Object.entries(subject).sort(([left], [right]) => (left < right ? -1 : 1)));
+}
+
+/** That, for people. */
+export function subjectWords(answer: Parameters<typeof answerSubject>[0]): string {
+  const subject = JSON.parse(answerSubject(answer)) as [string, unknown][];
+  return subject.map(([, value]) => (typeof value === 'string' ? value : JSON.stringify(value))).join(' ');
 }
 
 export function isBlank(reason: string | null | undefined): boolean {

@@ -3,6 +3,7 @@ import type { IFleetCutoverScopeStatement, TMountClass, TServiceClass } from '..
 import type { ParsedScopeFile } from './parse-scope-file.js';
 import type { ScopeFileError } from './scope-file-refused.js';
 import { answerLists, type FileAnswer, type FileService, isBlank } from './scope-file.js';
+import { coreflowOf } from './scope-lines.js';
 
 /** What the file can be compared with once the service is asked. */
 export interface KnownServices {
@@ -19,6 +20,7 @@ export function openStatements({ file, lineOf }: ParsedScopeFile): ScopeFileErro
   const errors: ScopeFileError[] = [];
   const at = (pointer: string, message: string) => errors.push({ line: lineOf(pointer), message });
   if (file.coreflow.state === 'none' && isBlank(file.coreflow.reason)) at('/coreflow', 'coreflow: none needs a reason');
+  if (file.coreflow.confirmed === false) at('/coreflow', `coreflow ${unconfirmed}`);
   const seen = new Set<string>();
   file.services.forEach((service, index) => {
     const pointer = `/services/${index}`;
@@ -98,7 +100,7 @@ export function statementOf({ file }: ParsedScopeFile): IFleetCutoverScopeStatem
         reason: reason as string,
       })),
     })),
-    coreflow: file.coreflow,
+    coreflow: coreflowOf(file),
     overlapOwners: file.overlapOwners.map(answer),
     overlapConfirmations: file.overlapConfirmations.map(answer),
     dormantVolumes: file.dormantVolumes.map(answer),

@@ -1,19 +1,21 @@
-import { randomBytes } from 'node:crypto';
-import { rename, unlink, writeFile } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import type { AdministratorClient } from '../../client/administrator-client.js';
+import { ProblemError } from '../../client/errors.js';
 import type { IFleetCutoverBlocker } from '../../contract/derivation.js';
 import { referenceOf } from '../../contract/schema.js';
 import { isAnonymousVolumeName } from '../../contract/mount.js';
+import type { IFleetCutoverScope } from '../../contract/scope.js';
 import { requiredPages } from '../bulk/required-pages.js';
 import { withClient } from '../client-session.js';
 import { type CommandHost, guarded } from '../command-host.js';
 import { addConnectionOptions, clusterOption, readInput } from '../connection-options.js';
 import { commandGroup } from '../method-command.js';
 import { jsonOutputOption, printResult, UsageError } from '../output.js';
+import { referenceText } from '../reference-text.js';
 import { scopeGroup } from '../scope-commands.js';
 import { clusterOf } from '../settings.js';
+import { replaceFile, writeNewFile } from './replace-file.js';
 import { answerLists, type IScopeFile } from './scope-file.js';
 import { suggest, type Suggestion } from './suggestion.js';
 import type { ScopeFileInformation } from './write-scope-file.js';
@@ -34,15 +36,17 @@ export function registerScopeSuggest(program: CommandUnknownOpts, host: CommandH
         import('./parse-scope-file.js'),
         import('./write-scope-file.js'),
       ]);
-      const earlier = from === undefined ? null : parseScopeFile(await readInput(from), from).file;
+      const read = from === undefined ? null : await readInput(from);
+      const earlier = from === undefined || read === null ? null : parseScopeFile(read, from).file;
       const { suggestion, information } = await withClient(host, options, (client, settings) => {
         const clusterId = clusterOf(settings);
         if (earlier !== null && earlier.clusterId !== clusterId)
           throw new UsageError(`${from ?? ''} is about cluster ${earlier.clusterId}, not ${clusterId}`);
-        return gather(client, clusterId, earlier);
+        return gather(host, client, clusterId, earlier);
       });
       const replaces = from !== undefined && resolve(from) === resolve(out);
-      await writeOut(out, scopeFileText(suggestion, information), replaces);
+      const text = scopeFileText(suggestion, information);
+      await (replaces && read !== null ? replaceFile(out, read, text) : writeNewFile(out, text));
       const result = summary(out, suggestion);
       printResult(host, result, options.json === true, () => summaryLines(result));
     }),
@@ -54,14 +58,20 @@ interface Gathered {
   readonly information: ScopeFileInformation;
 }
 
-async function gather(client: AdministratorClient, clusterId: string, from: IScopeFile | null): Promise<Gathered> {
+async function gather(
+  host: CommandHost,
+  client: AdministratorClient,
+  clusterId: string,
+  from: IScopeFile | null,
+): Promise<Gathered> {
   const state = await client.readFleetCutoverState({ clusterId });
   if (state.managerSnapshot === null) {
     throw new Error('no manager snapshot is accepted yet: a Spark on a manager has to report first');
   }
-  const [{ reference, snapshot }, scope, owners, blockers] = await Promise.all([
+  const [{ reference, snapshot }, scope, base, owners, blockers] = await Promise.all([
     client.readFleetCutoverManagerSnapshot({ clusterId, snapshot: state.managerSnapshot }),
     state.scope === null ? null : client.readFleetCutoverScope({ clusterId, scope: state.scope }),
+    from === null ? null : baseOf(host, client, from),
     liveServices(client, clusterId),
     allBlockers(client, clusterId),
   ]);
@@ -75,9 +85,29 @@ async function gather(client: AdministratorClient, clusterId: string, from: ISco
     blockers,
     owners,
     from,
+    base,
   });
   const [volumes, anonymous] = await Promise.all([uncovered(client, clusterId), anonymousVolumes(client, clusterId)]);
   return { suggestion, information: { ...volumes, anonymous } };
+}
+
+/** The scope that the file was made for. */
+async function baseOf(
+  host: CommandHost,
+  client: AdministratorClient,
+  { clusterId, expectedScope }: IScopeFile,
+): Promise<IFleetCutoverScope | null> {
+  if (expectedScope === null) return null;
+  try {
+    return (await client.readFleetCutoverScope({ clusterId, scope: expectedScope })).scope;
+  } catch (error) {
+    if (!(error instanceof ProblemError) || error.code !== 'pin-unknown') throw error;
+    host.stderr(
+      `the scope that the file was made for (${referenceText(expectedScope)}) is not known: ` +
+        'wherever the file and the current scope differ, you are asked\n',
+    );
+    return null;
+  }
 }
 
 async function liveServices(client: AdministratorClient, clusterId: string): Promise<Map<string, string>> {
@@ -144,28 +174,7 @@ async function anonymousVolumes(
   return [...counts.values()];
 }
 
-/** Nothing of a person's is overwritten but the file that was just read, and that as a whole. */
-async function writeOut(path: string, text: string, replaces: boolean): Promise<void> {
-  try {
-    if (!replaces) {
-      await writeFile(path, text, { flag: 'wx' });
-      return;
-    }
-    const beside = `${path}.${randomBytes(6).toString('hex')}.new`;
-    await writeFile(beside, text, { flag: 'wx' });
-    await rename(beside, path).catch(async (error: unknown) => {
-      await unlink(beside);
-      throw error;
-    });
-  } catch (error) {
-    const code = error instanceof Error && 'code' in error ? String(error.code) : '';
-    if (code === 'EEXIST')
-      throw new UsageError(`${path} exists: name a new file, or keep its answers with --from ${path}`);
-    throw new UsageError(`${path} cannot be written${code === '' ? '' : ` (${code})`}`);
-  }
-}
-
-function summary(out: string, { file, sections, unanswerable, dropped }: Suggestion) {
+function summary(out: string, { file, sections, unanswerable, dropped, conflicts, again }: Suggestion) {
   const inSection = (name: string) => [...sections.values()].filter((section) => section === name).length;
   const lists = answerLists.flatMap((list) => file[list] as readonly { readonly confirmed: boolean }[]);
   return {
@@ -178,6 +187,8 @@ function summary(out: string, { file, sections, unanswerable, dropped }: Suggest
     stated: inSection('stated'),
     mountsToConfirm: file.services.flatMap(({ mounts }) => mounts ?? []).filter(({ confirmed }) => !confirmed).length,
     answersToConfirm: lists.filter(({ confirmed }) => !confirmed).length,
+    conflicts,
+    toConfirmAgain: again,
     unanswerable: unanswerable.length,
     dropped,
   };
@@ -187,6 +198,11 @@ function summaryLines(result: ReturnType<typeof summary>): string[] {
   return [
     `${result.file}: ${result.services} services: ${result.open} to decide, ${result.toCheck} to check, ${result.plain} plain, ${result.stated} stated already`,
     `${result.mountsToConfirm} mounts and ${result.answersToConfirm} answers to confirm; ${result.unanswerable} blockers that no statement answers`,
+    ...(result.conflicts + result.toConfirmAgain === 0
+      ? []
+      : [
+          `the scope has changed since your file was made: ${result.conflicts} conflicts to decide, ${result.toConfirmAgain} of your statements to confirm again`,
+        ]),
     ...result.dropped.map((what) => `left out: ${what}`),
     `next: edit it, then \`scope apply ${result.file} --dry-run\``,
   ];

@@ -27,7 +27,8 @@ const header = (clusterId: string) => [
 
 const sectionTitles: Readonly<Record<TSection, string>> = {
   open: 'To decide: what these are could not be told.',
-  check: 'To check: mounts that need a class, no owner, or more than a plain application.',
+  check:
+    'To check: mounts that need a class, no owner, more than a plain application, or a scope that says otherwise now.',
   plain: 'Plain applications: nothing about them is unusual.',
   stated: 'Stated already, by the scope or in your file.',
 };
@@ -53,7 +54,10 @@ export function scopeFileText(suggestion: Suggestion, information: ScopeFileInfo
   comment(pairs.get('runtime'), 'What this was made for. Do not edit it: `scope suggest --from` renews it.', true);
   comment(
     pairs.get('coreflow'),
-    'Yours alone: { state: classified } with one service of class coreflow, or { state: none, reason: … }.',
+    [
+      'Yours alone: { state: classified } with one service of class coreflow, or { state: none, reason: … }.',
+      ...(notes.has(file.coreflow) ? [notes.get(file.coreflow)] : []),
+    ].join('\n'),
     true,
   );
   annotateServices(pairs.get('services')?.value as YAMLSeq<YAMLMap<Node, Node>>, file.services, sections, notes);
