@@ -6,6 +6,8 @@ import type { Reference } from '../../contract/schema.js';
 import { qb } from '../../db/query.js';
 import type { ReadTx } from '../../db/transaction.js';
 
+export { roleOf } from './rows.js';
+
 export interface EvidenceHead {
   readonly generation: number;
   readonly digest: Reference['digest'];

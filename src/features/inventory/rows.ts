@@ -234,7 +234,7 @@ export async function insertManagerSnapshot(
 }
 
 /** What a service's own label says that it is for the cutover, e.g. `coreflow`. */
-function roleOf(service: IFleetCutoverCompleteManagerSnapshot['services'][number]): string | null {
+export function roleOf(service: IFleetCutoverCompleteManagerSnapshot['services'][number]): string | null {
   return service.labels.find((label) => label.key === 'serve.zone.role')?.value ?? null;
 }
 

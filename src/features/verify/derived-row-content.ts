@@ -13,7 +13,7 @@ const rowsPerPage = 1_000;
 
 export async function verifyDerivedRows(verification: Verification, cluster: VerifiedCluster): Promise<void> {
   await verifyEntries(verification, cluster);
-  await verifyBlockers(verification, cluster.clusterId);
+  await verifyBlockers(verification, cluster);
 }
 
 async function verifyEntries(verification: Verification, { clusterId, clusterLife }: VerifiedCluster): Promise<void> {
@@ -70,22 +70,24 @@ interface BlockerRow {
   readonly code: string;
   readonly part: string;
   readonly nodeId: string | null;
+  readonly handoffId: string | null;
   readonly record: string;
 }
 
-async function verifyBlockers(verification: Verification, clusterId: string): Promise<void> {
+async function verifyBlockers(verification: Verification, { clusterId, clusterLife }: VerifiedCluster): Promise<void> {
   const { tx, findings } = verification;
   const pages = pagesOf<BlockerRow>((last) =>
     tx.rows(
       sql<BlockerRow>`
-        select blocker_id as id, since, code, part, node_id as "nodeId", record from control.blockers
+        select blocker_id as id, since, code, part, node_id as "nodeId", handoff_id as "handoffId", record
+        from control.blockers
         where cluster_id = ${clusterId} and (blocker_id, since) > (${last?.id ?? ''}, ${last?.since ?? 0}::bigint)
         order by blocker_id, since limit ${rowsPerPage}`.compile(qb),
     ),
   );
   for await (const rows of pages) {
     for (const row of rows) {
-      const fault = blockerFault(row);
+      const fault = blockerFault(clusterLife, row);
       if (fault !== null)
         findings.add(
           'blockers',
@@ -98,13 +100,17 @@ async function verifyBlockers(verification: Verification, clusterId: string): Pr
   }
 }
 
-function blockerFault(row: BlockerRow): string | null {
+function blockerFault(clusterLife: string, row: BlockerRow): string | null {
   const value = readCanonical(row.record) as IFleetCutoverBlocker | undefined;
   if (value === undefined) return 'the record is not canonical JSON';
   const { id } = value;
   if (id !== row.id || value.code !== row.code || value.nodeId !== row.nodeId || row.part !== (value.nodeId ?? '')) {
     return 'the record has another id, code or node than the row';
   }
+  const { entry } = value;
+  const blocked = entry === null ? null : handoffId(clusterLife, entry);
+  if (blocked !== row.handoffId)
+    return `the record is of ${blocked ?? 'no handoff'}, the row of ${row.handoffId ?? 'none'}`;
   const expected = expectedBlockerId(value) ?? id;
   return expected === id ? null : `its content has the id ${expected}`;
 }

@@ -143,6 +143,12 @@ function contradictionOf(
   if (handoff.clusterId !== clusterId || claimIntent.organizationId !== organizationId)
     return 'it is of another cluster or organization';
   if (handoff.volumeId !== volumeId(clusterLife, key)) return 'its volumeId is not the one of node, service and mount';
+  if (
+    claimIntent.controllerId !== cluster.controllerId ||
+    claimIntent.controllerEpoch !== cluster.controllerEpoch ||
+    claimIntent.runtimeNamespace !== cluster.runtimeNamespace
+  )
+    return 'its claim intent has another controller or namespace than the cluster';
   if (claimIntent.id !== recordId('cl', { clusterLife, handoffId: handoff.id }))
     return 'its claim intent has another id';
   if (claimIntent.generation !== handoff.generation) return 'its claim intent has another generation';

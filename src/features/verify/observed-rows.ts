@@ -6,6 +6,7 @@ import type {
   IFleetCutoverCompleteManagerSnapshot,
 } from '../../contract/observation.js';
 import { qb } from '../../db/query.js';
+import { roleOf } from '../inventory/facts.js';
 import type { RowKey } from './finding.js';
 import type { Verification } from './verification.js';
 
@@ -54,7 +55,7 @@ export async function compareObservedManager(
   );
   const services = await tx.rows(
     sql<ObservedRow>`
-      select swarm_service_id as id, jsonb_build_array(name, mounts) as content
+      select swarm_service_id as id, jsonb_build_array(name, mounts, mode, replicas, spec_version, spec_digest, role) as content
       from control.observed_services where cluster_id = ${clusterId}`.compile(qb),
   );
   const nodes = await tx.rows(
@@ -66,7 +67,10 @@ export async function compareObservedManager(
     id,
     content: [serviceId, nodeId, slot, desiredState, state, containerId],
   }));
-  const expectedServices = snapshot.services.map(({ id, name, mounts }) => ({ id, content: [name, mounts] }));
+  const expectedServices = snapshot.services.map((service) => {
+    const { id, name, mounts, mode, replicas, specVersion, specDigest } = service;
+    return { id, content: [name, mounts, mode, replicas, specVersion, specDigest, roleOf(service)] };
+  });
   const expectedNodes = snapshot.nodes.map(({ id, hostname, state, availability }) => ({
     id,
     content: [hostname, state, availability],

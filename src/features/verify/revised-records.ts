@@ -9,6 +9,7 @@ import {
   type IFleetCutoverScope,
   type IFleetCutoverTargetSet,
 } from '../../contract/scope.js';
+import type { Reference } from '../../contract/schema.js';
 import { qb } from '../../db/query.js';
 import { type LastRevision, RevisionChain, type RevisedRecord, type RevisionsOf } from './revisions.js';
 import type { StoredRecord } from './sealed-record.js';
@@ -79,6 +80,29 @@ export function verifyRuntime(verification: Verification, { clusterId, clusterLi
     },
     (head, last) => (head.phase === last.phase ? null : `its phase is ${head.phase}, the record's ${last.phase}`),
   );
+}
+
+/** Which runtime a record names that was made by an agent; it may name one that never was. */
+export class RuntimeNames {
+  readonly #digests: ReadonlyMap<number, string>;
+
+  private constructor(digests: ReadonlyMap<number, string>) {
+    this.#digests = digests;
+  }
+
+  static async of({ tx }: Verification, clusterId: string): Promise<RuntimeNames> {
+    const rows = await tx.rows(
+      sql<{ generation: number; digest: string }>`
+        select generation, digest from control.runtime_revisions where cluster_id = ${clusterId}
+        order by generation limit 16`.compile(qb),
+    );
+    return new RuntimeNames(new Map(rows.map(({ generation, digest }) => [generation, digest])));
+  }
+
+  generationOf(reference: Reference | null): number | null {
+    if (reference === null) return null;
+    return this.#digests.get(reference.generation) === reference.digest ? reference.generation : null;
+  }
 }
 
 export function verifyScope(verification: Verification, { clusterId, clusterLife, swarmId }: VerifiedCluster) {

@@ -9,7 +9,9 @@ import {
 } from '../../contract/observation.js';
 import type { ContractRecord } from '../../contract/record.js';
 import { qb } from '../../db/query.js';
+import { EntryOrigins } from './entry-origins.js';
 import { compareObservedManager } from './observed-rows.js';
+import type { RuntimeNames } from './revised-records.js';
 import { readCanonical, type StoredRecord } from './sealed-record.js';
 import { pagesOf, type Verification, type VerifiedCluster } from './verification.js';
 
@@ -23,9 +25,34 @@ interface StoredLocalSnapshot extends StoredRecord {
   readonly nodeId: string;
 }
 
-export async function verifyLocalSnapshots(verification: Verification, { clusterId }: VerifiedCluster): Promise<void> {
+export interface TakenSnapshot {
+  readonly generation: number;
+  readonly digest: string;
+}
+
+/** What is known of one node from its local snapshots. */
+export interface LocalSnapshots {
+  /** The newest one; a broken one tells nothing. */
+  newest: (TakenSnapshot & { readonly named: number | null; readonly fenceStoreId: string | null }) | null;
+  broken: boolean;
+  /** By the generation of the runtime that they name: each snapshot, the first of them where they are many. */
+  readonly under: Map<number, TakenSnapshot[]>;
+}
+
+/** How many snapshots of a node under one runtime are told apart. */
+export const tellableSnapshots = 8;
+
+/** Holds a few references per node. */
+export async function verifyLocalSnapshots(
+  verification: Verification,
+  cluster: VerifiedCluster,
+  runtimes: RuntimeNames,
+): Promise<ReadonlyMap<string, LocalSnapshots>> {
   const { tx, findings } = verification;
+  const { clusterId } = cluster;
   const last = new Map<string, number>();
+  const known = new Map<string, LocalSnapshots>();
+  const origins = new EntryOrigins(verification, clusterId);
   const pages = pagesOf<StoredLocalSnapshot>((after) =>
     tx.rows(
       sql<StoredLocalSnapshot>`
@@ -44,10 +71,36 @@ export async function verifyLocalSnapshots(verification: Verification, { cluster
       last.set(row.nodeId, row.generation);
       const fault = snapshotFault(fleetCutoverLocalNodeSnapshotRecord, localDomain, row);
       if (fault !== null) findings.add('local_snapshots', key(row.generation), 'the snapshot was changed', fault);
+      const ofNode = known.get(row.nodeId) ?? {
+        newest: null,
+        broken: false,
+        under: new Map<number, TakenSnapshot[]>(),
+      };
+      known.set(row.nodeId, ofNode);
+      ofNode.broken ||= fault !== null || row.generation !== before + 1;
+      if (fault === null) await takeSnapshot(ofNode, row, runtimes, origins);
     }
     verification.advance(rows.length);
   }
   await compareNodes(verification, clusterId, last);
+  origins.end();
+  return known;
+}
+
+async function takeSnapshot(
+  ofNode: LocalSnapshots,
+  { nodeId, generation, digest, record }: StoredLocalSnapshot,
+  runtimes: RuntimeNames,
+  origins: EntryOrigins,
+): Promise<void> {
+  const snapshot = JSON.parse(record) as IFleetCutoverCompleteLocalNodeSnapshot;
+  const named = runtimes.generationOf(snapshot.runtime);
+  ofNode.newest = { generation, digest, named, fenceStoreId: snapshot.pallet?.fenceStoreId ?? null };
+  await origins.take(nodeId, snapshot);
+  if (named === null) return;
+  const taken = ofNode.under.get(named) ?? [];
+  ofNode.under.set(named, taken);
+  if (taken.length <= tellableSnapshots) taken.push({ generation, digest });
 }
 
 function snapshotFault<T extends { readonly complete: boolean }>(

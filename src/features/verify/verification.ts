@@ -17,6 +17,9 @@ export interface VerifiedCluster {
   readonly organizationId: string;
   readonly clusterLife: string;
   readonly swarmId: string | null;
+  readonly controllerId: string;
+  readonly controllerEpoch: number;
+  readonly runtimeNamespace: string;
 }
 
 /** Pages of rows, each read after the one before was worked off: memory holds one. `next` gets the last row of the page before. */

@@ -16,10 +16,13 @@ import { organizationChainId } from '../audit/chain.js';
 import { compareAggregateHead } from './aggregate-head.js';
 import { verifyAggregate } from './aggregate.js';
 import { verifyAuditChains } from './audit-chains.js';
+import { auditedFacts } from './audited-facts.js';
+import { compareAuditedCluster, compareAuditedCredentials, compareAuditedNodes } from './audited-rows.js';
 import { verifyCoverage } from './coverage.js';
 import { verifyCredentials } from './credentials.js';
 import { derivationEvidence, type DerivationEvidence } from './derivation-evidence.js';
 import { verifyDerivationRevisions } from './derivation-revisions.js';
+import { verifyClosedGates } from './closed-gates.js';
 import { compareDerivation } from './derivation.js';
 import { verifyDerivedRows } from './derived-row-content.js';
 import { type Finding, Findings } from './finding.js';
@@ -28,8 +31,9 @@ import { verifyHeldFences } from './held-fences.js';
 import { verifyIngress } from './ingress.js';
 import { verifyNodeSwarmIds, verifyTargetSetNodes } from './node-memberships.js';
 import type { RememberedHead } from './remembered-head.js';
-import { verifyReporterSessions } from './reporter-sessions.js';
-import { verifyRuntime, verifyScope, verifyServiceSpecs, verifyTargetSet } from './revised-records.js';
+import { compareManagerHead, compareReports, verifyReporterSessions } from './reporter-sessions.js';
+import { RuntimeNames, verifyRuntime, verifyScope, verifyServiceSpecs, verifyTargetSet } from './revised-records.js';
+import { verifyStrayRows } from './stray-rows.js';
 import type { LastRevision } from './revisions.js';
 import { verifyRuntimeGates } from './runtime-gates.js';
 import { type ManagerEvidence, verifyLocalSnapshots, verifyManagerSnapshots } from './snapshots.js';
@@ -107,14 +111,19 @@ export function verify(
 
 /** In an order in which a row that others are compared with was looked at before them. */
 async function verifyCluster(verification: Verification, cluster: VerifiedCluster): Promise<void> {
+  const audited = await auditedFacts(verification, cluster.clusterId);
+  compareAuditedCluster(verification, cluster, audited);
   await verifyRuntime(verification, cluster);
   const scope = await verifyScope(verification, cluster);
   const targetSet = await verifyTargetSet(verification, cluster);
   await verifyTargetSetNodes(verification, cluster);
   await verifyServiceSpecs(verification, cluster);
-  await verifyReporterSessions(verification, cluster);
-  await verifyLocalSnapshots(verification, cluster);
+  const runtimes = await RuntimeNames.of(verification, cluster.clusterId);
+  const snapshots = await verifyLocalSnapshots(verification, cluster, runtimes);
   const manager = await verifyManagerSnapshots(verification, cluster);
+  const receipts = await verifyReporterSessions(verification, cluster);
+  await compareReports(verification, cluster, receipts, snapshots, runtimes);
+  await compareManagerHead(verification, cluster, receipts, runtimes);
   const aggregate = await verifyAggregate(verification, cluster);
   await verifyHandoffs(verification, cluster, aggregate.set);
   await verifyDerivedRows(verification, cluster);
@@ -132,7 +141,11 @@ async function verifyCluster(verification: Verification, cluster: VerifiedCluste
   const restored = ledger.restored.filter(({ nodeId, id }) => aggregate.set.get(nodeId, id) !== undefined);
   await compareAggregateHead(verification, cluster, aggregate, matchedCount + restored.length);
   await compareWrittenOffNodes(verification, cluster, writeOffs);
+  await compareAuditedNodes(verification, cluster, audited);
+  await compareAuditedCredentials(verification, cluster, audited);
+  await verifyStrayRows(verification, cluster, audited);
   await verifyRuntimeGates(verification, cluster);
+  await verifyClosedGates(verification, cluster, audited, snapshots);
   await verifyIngress(verification, cluster);
   await verifyHeldFences(verification, cluster);
   await verifyCoverage(verification, cluster);
@@ -170,7 +183,8 @@ function isBroken(last: LastRevision<unknown> | undefined): boolean {
 function clustersOf(tx: ReadTx, clusterId: string | null): Promise<VerifiedCluster[]> {
   return tx.rows(
     sql<VerifiedCluster>`
-      select cluster_id as "clusterId", organization_id as "organizationId", cluster_life as "clusterLife", swarm_id as "swarmId"
+      select cluster_id as "clusterId", organization_id as "organizationId", cluster_life as "clusterLife", swarm_id as "swarmId",
+        controller_id as "controllerId", controller_epoch as "controllerEpoch", runtime_namespace as "runtimeNamespace"
       from control.clusters where ${clusterId}::text is null or cluster_id = ${clusterId}::text order by cluster_id`.compile(
       qb,
     ),
