@@ -442,7 +442,7 @@ describe('a file that is not as it was written', () => {
     await expect(found(endless)).rejects.toThrow('its line 2 has more than 33554432 bytes');
     // What repeats is zipped to a thousandth; rows that do are none of ours.
     const line = `{"row":{},"table":"volumes","x":"${'x'.repeat(100_000)}"}\n`;
-    const bomb = Buffer.from(line.repeat(700));
+    const bomb = Buffer.from(`${withoutTrailer(text)[0]}\n${line.repeat(700)}`);
     await expect(found(await promisify(gzip)(bomb))).rejects.toThrow('unzipped it is more than 200 times as large');
     expect(await found(bomb)).toMatchObject({ clean: false });
   });
@@ -464,15 +464,15 @@ describe('a file that was made against its reader', () => {
     expect(await grown('handoff_revisions', 'handoff_id', 1_024)).toMatchObject({ clean: false });
   });
 
-  test('with megabytes where a table wants a number: what is told of it stays short, and says which check', async () => {
+  test('with megabytes where a table wants a word: what is told of it stays short, and says which check', async () => {
     const big = 'x'.repeat(quoted);
-    const report = await judged(forge(text, 'manager_snapshots', first, (row) => ({ ...row, digest: big })).text);
+    const state = 'x'.repeat(200_000);
+    const report = await judged(forge(text, 'nodes', first, (row) => ({ ...row, state })).text);
     expect(report.findings).toMatchObject([
-      {
-        table: 'manager_snapshots',
-        how: expect.stringMatching(/^Postgres refuses it with SQLSTATE 23514, constraint manager_snapshots_\w+$/),
-      },
+      { table: 'nodes', how: expect.stringMatching(/^Postgres refuses it with SQLSTATE 23514, constraint \w+$/) },
     ]);
+    const digest = judged(forge(text, 'manager_snapshots', first, (row) => ({ ...row, digest: big })).text);
+    await expect(digest).rejects.toThrow(/^its line \d+ has a digest of more than 1024 bytes$/);
     const lines = withoutTrailer(text);
     const named = await judged(
       [lines[0], `{"row":{},"table":"${big}"}`, `{"row":{"${big}":null},"table":"clusters"}`, ''].join('\n'),
@@ -499,12 +499,12 @@ describe('a file that was made against its reader', () => {
 
   test('with more refused rows than are listed: the rest is not loaded, and not compared', async () => {
     const lines = withoutTrailer(text);
-    const at = lines.findIndex((line) => line.includes('"table":"volumes"'));
+    const at = lines.findIndex((line) => line.includes('"table":"nodes"'));
     const { row } = JSON.parse(lines[at]!) as { row: ForgedRow };
     const many = Array.from({ length: 1_200 }, (_none, index) =>
       canonicalizeStrictJson({
-        table: 'volumes',
-        row: { ...row, mount_identity_digest: `wrong-${String(index).padStart(4, '0')}` },
+        table: 'nodes',
+        row: { ...row, node_id: `n-${String(index).padStart(4, '0')}`, state: 'retired' },
       }),
     );
     lines.splice(at, 1, ...many);
@@ -512,7 +512,7 @@ describe('a file that was made against its reader', () => {
     expect(report).toMatchObject({ clean: false, rows: 0, skipped: [expect.stringContaining('more than 1000')] });
     expect(report.findings).toHaveLength(1_000);
     expect(report.findingCount).toBeGreaterThan(1_000);
-    expect(report.findings[999]).toMatchObject({ table: 'volumes', line: at + 1_000 });
+    expect(report.findings[999]).toMatchObject({ table: 'nodes', line: at + 1_000 });
   }, 120_000);
 });
 

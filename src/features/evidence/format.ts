@@ -35,7 +35,7 @@ export const evidenceVersion = 1;
  *
  * 1. A line: a snapshot has 4 MiB, and quotes in its text are escaped, which doubles it; four times that for what is derived.
  * 2. A row: as many as are read at once make {@link maximumPageBytes} at most.
- * 3. Key columns: identifiers (128), digests (71), numbers. Postgres stores no key of more than 2,704 bytes.
+ * 3. Key columns and what else is quoted: identifiers (128), digests (71), numbers. Postgres stores no key of more than 2,704 bytes.
  * 4. Rows: each handoff that a fleet can have, changed 256 times.
  * 5. Bytes: so many rows, each as large as the largest handoff.
  * 6. Zipped: each row has identifiers and digests of its own, which nothing makes shorter. What is under

@@ -83,6 +83,8 @@ export interface LoadedEvidence {
 const maximumListed = 1_000;
 /** Characters of a line that are shown. */
 const maximumShown = 300;
+/** Columns with an identifier, a digest or a number: what is found about a row quotes them. */
+const shortColumns = /(^|_)(id|digest|generation|seq|sequence|count|version|since|until)$/;
 /** Such lines are looked at before they are parsed: values of theirs could need thirty times their bytes. */
 const largeLineBytes = 65_536;
 /** Brackets and commas between the strings of a line: those of the counts and of the columns are some dozens. */
@@ -231,7 +233,8 @@ class EvidenceLoad {
     const most = maximumRowBytes(table);
     if (bytes > most)
       throw new NoEvidenceError(`its line ${this.#line} has more than the ${most} bytes of a row of ${table.name}`);
-    const long = table.key.find((column) => Buffer.byteLength(row[column] ?? '') > maximumKeyBytes);
+    const short = table.columns.filter((column) => table.key.includes(column) || shortColumns.test(column));
+    const long = short.find((column) => Buffer.byteLength(row[column] ?? '') > maximumKeyBytes);
     if (long !== undefined)
       throw new NoEvidenceError(`its line ${this.#line} has a ${long} of more than ${maximumKeyBytes} bytes`);
   }
@@ -284,7 +287,7 @@ class EvidenceLoad {
 const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
 /** What is kept of a text that quotes the file. A copy: a part of a string would keep all of it in memory. */
-function shown(text: string): string {
+export function shown(text: string): string {
   return text.length <= maximumShown ? text : `${Buffer.from(text.slice(0, maximumShown)).toString()}…`;
 }
 

@@ -20,6 +20,7 @@ import {
   loadEvidence,
   NoEvidenceError,
   type RowSink,
+  shown,
 } from './load.js';
 
 export interface FileFinding extends Finding {
@@ -97,7 +98,7 @@ async function withLines(
 ): Promise<readonly FileFinding[]> {
   if (findings.length === 0) return [];
   const lines = await findLines(withoutDamage(open()), findings);
-  return findings.map((finding) => ({ ...finding, line: lines.get(finding) ?? null }));
+  return findings.map((finding) => ({ ...finding, how: shown(finding.how), line: lines.get(finding) ?? null }));
 }
 
 /** It was told already. */
