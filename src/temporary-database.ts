@@ -1,11 +1,15 @@
 /** An empty database on a server of its own, for as long as one piece of work takes. */
-import { mkdtemp, rm } from 'node:fs/promises';
+import { fork } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
+import { once } from 'node:events';
+import { mkdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import pg from 'pg';
 import { systemClock } from './clock.js';
 import { connectionConfig, parseDatabaseUrl } from './db/connection.js';
 import { EmbeddedError, type EmbeddedServer, startEmbedded } from './db/embedded.js';
+import { serverEnvironment } from './db/embedded/process.js';
 import { migrate } from './db/migrate.js';
 import { openPool } from './db/pool.js';
 import type { RefusedRow } from './features/evidence/load.js';
@@ -19,8 +23,8 @@ const STATEMENT_TIMEOUT_MS = 600_000;
 
 /**
  * Starts the embedded Postgres below the system's temporary directory, does the work, stops the server and removes all of it,
- * also where the signal ends the work. What a process leaves behind that is killed is one directory
- * `fleet-cutover-verify-…` and the server on it, which `kill` ends.
+ * also where the signal ends the work. Where the process itself is ended, a second process does that; see
+ * `temporary-database-guard.ts`.
  *
  * Throws `EmbeddedError`, the signal's reason, and what the work throws.
  */
@@ -28,8 +32,10 @@ export async function onTemporaryDatabase<T>(
   signal: AbortSignal,
   work: (database: EmptyDatabase) => Promise<T>,
 ): Promise<T> {
-  const directory = await mkdtemp(join(tmpdir(), 'fleet-cutover-verify-'));
+  const directory = join(tmpdir(), `fleet-cutover-verify-${randomBytes(8).toString('hex')}`);
+  const release = await startGuard(directory);
   try {
+    await mkdir(directory, { mode: 0o700 });
     const server = await start(directory);
     try {
       signal.throwIfAborted();
@@ -39,7 +45,38 @@ export async function onTemporaryDatabase<T>(
     }
   } finally {
     await rm(directory, { recursive: true, force: true });
+    await release();
   }
+}
+
+/** Gives what ends it; do it when the directory is gone. */
+async function startGuard(directory: string): Promise<() => Promise<void>> {
+  const fromSource = import.meta.url.endsWith('.ts');
+  const program = join(import.meta.dirname, `temporary-database-guard.${fromSource ? 'ts' : 'js'}`);
+  const guard = fork(program, [directory], {
+    // Nothing of ours, which holds secrets.
+    env: { ...serverEnvironment, TMPDIR: tmpdir() },
+    execArgv: fromSource ? ['--import', 'tsx'] : [],
+    detached: true,
+    stdio: 'ignore',
+  });
+  const ended = new Promise<void>((resolve) => {
+    guard.once('error', () => resolve());
+    guard.once('exit', () => resolve());
+  });
+  const ready = once(guard, 'message').then(
+    () => true,
+    () => false,
+  );
+  const isReady = await Promise.race([ready, ended.then(() => false)]);
+  if (!isReady) {
+    const message = 'the process that removes the temporary database could not be started';
+    throw new EmbeddedError('embedded-start-failed', message);
+  }
+  return () => {
+    if (guard.connected) guard.disconnect();
+    return ended;
+  };
 }
 
 async function start(dataDirectory: string): Promise<EmbeddedServer> {
@@ -65,12 +102,19 @@ function endOf(signal: AbortSignal): Promise<never> {
   });
 }
 
-/** Migrates the database that the URLs name, and opens it for the work. */
-export async function onNewDatabase<T>(
+async function onNewDatabase<T>(
+  urls: Pick<EmbeddedServer, 'ownerUrl' | 'serviceUrl'>,
+  work: (database: EmptyDatabase) => Promise<T>,
+): Promise<T> {
+  await migrate({ ...urls, directory: MIGRATIONS, clock: systemClock });
+  return onMigratedDatabase(urls, work);
+}
+
+/** Opens the database that the URLs name for the work. */
+export async function onMigratedDatabase<T>(
   { ownerUrl, serviceUrl }: Pick<EmbeddedServer, 'ownerUrl' | 'serviceUrl'>,
   work: (database: EmptyDatabase) => Promise<T>,
 ): Promise<T> {
-  await migrate({ ownerUrl, serviceUrl, directory: MIGRATIONS, clock: systemClock });
   const owner = new pg.Client({
     ...connectionConfig(parseDatabaseUrl(ownerUrl)),
     application_name: 'fleet-cutover load',
@@ -106,10 +150,16 @@ async function insert(
   for (const [index, row] of rows.entries()) {
     const error = await refusal(owner, table, columns, [row]);
     if (error === null) continue;
-    refused.push({ index, why: error.message });
+    refused.push({ index, why: reasonOf(error) });
     await insertUnchecked(owner, table, columns, row, error);
   }
   return refused;
+}
+
+/** Postgres's own message quotes the value. */
+function reasonOf({ code, constraint, column }: pg.DatabaseError): string {
+  const names = [constraint && `constraint ${constraint}`, column && `column ${column}`].filter(Boolean);
+  return [`Postgres refuses it with SQLSTATE ${code}`, ...names].join(', ');
 }
 
 /**

@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { chmod, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { Readable } from 'node:stream';
 import { promisify } from 'node:util';
 import { gunzip, gzip } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -10,13 +11,14 @@ import { canonicalizeStrictJson } from '../../src/contract/canonical-json.js';
 import { digestDomain, sealRecord } from '../../src/contract/digest.js';
 import type { IFleetCutoverRuntime } from '../../src/contract/runtime.js';
 import { type Reference, referenceOf } from '../../src/contract/schema.js';
-import { readLines } from '../../src/features/evidence/file.js';
+import { processIsAlive } from '../../src/db/embedded/process.js';
+import { readLines, writeWhole } from '../../src/features/evidence/file.js';
 import { exportEvidence } from '../../src/features/evidence/export.js';
 import { evidenceTables, leftOutTables } from '../../src/features/evidence/tables.js';
 import { type EmptyDatabase, type FileReport, verifyFile } from '../../src/features/evidence/verify-file.js';
 import { parseRememberedHead } from '../../src/features/verify/remembered-head.js';
 import { isRefused } from '../../src/refusal.js';
-import { onNewDatabase } from '../../src/temporary-database.js';
+import { onMigratedDatabase } from '../../src/temporary-database.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
 import { exportedText, forge, type ForgedRow, linesOf, sealed } from '../support/forged-evidence.js';
 import { type IngressStage, ingressStage } from '../support/pallet-phase.js';
@@ -26,6 +28,10 @@ const cluster = 'pal';
 let service: TestService;
 let stage: IngressStage;
 let second: TestDatabase;
+/** Of all files, and open until the end: emptied before each. */
+let empty: EmptyDatabase;
+let endUse: () => void;
+let use: Promise<void>;
 let text: string;
 let directory: string;
 
@@ -34,6 +40,14 @@ beforeAll(async () => {
   // The server's user has to pass it where these tests run as root.
   await chmod(directory, 0o711);
   [service, second] = await Promise.all([startService(), createDatabase()]);
+  await new Promise<void>((resolve, reject) => {
+    use = onMigratedDatabase(second, (database) => {
+      empty = database;
+      resolve();
+      return new Promise((end) => (endUse = end));
+    });
+    use.catch(reject);
+  });
   stage = await ingressStage(service, cluster);
   await stage.prepared();
   await stage.prepared();
@@ -44,6 +58,8 @@ beforeAll(async () => {
   text = await exportedText(service.deps, cluster);
 }, 120_000);
 afterAll(async () => {
+  endUse();
+  await use;
   await Promise.all([service.close(), second.drop()]);
   await rm(directory, { recursive: true, force: true });
 });
@@ -67,11 +83,10 @@ async function writeOffSecondNode(): Promise<void> {
   await service.done('writeOffNode', await request(referenceOf(writeOff)), issued.secrets[0]!.secret);
 }
 
-/** One database for all files: emptied before each. */
 async function onDatabase<T>(work: (database: EmptyDatabase) => Promise<T>): Promise<T> {
   const deletes = evidenceTables.map(({ name }) => `delete from control.${name}`);
   await second.owner.query(`begin; set local session_replication_role = replica; ${deletes.join('; ')}; commit`);
-  return onNewDatabase(second, work);
+  return work(empty);
 }
 
 const judged = (of: string, from: readonly string[] = []): Promise<FileReport> =>
@@ -424,11 +439,102 @@ describe('a file that is not as it was written', () => {
     const endless = await promisify(gzip)(
       Buffer.concat([Buffer.from(text.slice(0, text.indexOf('\n') + 1)), Buffer.alloc(40_000_000, 0x20)]),
     );
-    expect(await found(endless)).toMatchObject({
-      clean: false,
-      faults: [{ line: 2, how: expect.stringContaining('33554432 bytes') }],
-    });
+    await expect(found(endless)).rejects.toThrow('its line 2 has more than 33554432 bytes');
+    // What repeats is zipped to a thousandth; rows that do are none of ours.
+    const line = `{"row":{},"table":"volumes","x":"${'x'.repeat(100_000)}"}\n`;
+    const bomb = Buffer.from(`${withoutTrailer(text)[0]}\n${line.repeat(700)}`);
+    await expect(found(await promisify(gzip)(bomb))).rejects.toThrow('unzipped it is more than 200 times as large');
+    expect(await found(bomb)).toMatchObject({ clean: false });
   });
+});
+
+describe('a file that was made against its reader', () => {
+  const first = () => true;
+  const quoted = 5_000_000;
+
+  test('with rows or keys larger than any of ours is refused, not read on', async () => {
+    const grown = (table: string, column: string, size: number) =>
+      judged(forge(text, table, first, (row) => ({ ...row, [column]: 'x'.repeat(size) })).text);
+    await expect(grown('volumes', 'volume_id', 300_000)).rejects.toThrow(
+      /^its line \d+ has more than the 268435 bytes of a row of volumes$/,
+    );
+    await expect(grown('handoff_revisions', 'handoff_id', 1_025)).rejects.toThrow(
+      /^its line \d+ has a handoff_id of more than 1024 bytes$/,
+    );
+    expect(await grown('handoff_revisions', 'handoff_id', 1_024)).toMatchObject({ clean: false });
+  });
+
+  test('with megabytes where a table wants a word: what is told of it stays short, and says which check', async () => {
+    const big = 'x'.repeat(quoted);
+    const state = 'x'.repeat(200_000);
+    const report = await judged(forge(text, 'nodes', first, (row) => ({ ...row, state })).text);
+    expect(report.findings).toMatchObject([
+      { table: 'nodes', how: expect.stringMatching(/^Postgres refuses it with SQLSTATE 23514, constraint \w+$/) },
+    ]);
+    const digest = judged(forge(text, 'manager_snapshots', first, (row) => ({ ...row, digest: big })).text);
+    await expect(digest).rejects.toThrow(/^its line \d+ has a digest of more than 1024 bytes$/);
+    const lines = withoutTrailer(text);
+    const named = await judged(
+      [lines[0], `{"row":{},"table":"${big}"}`, `{"row":{"${big}":null},"table":"clusters"}`, ''].join('\n'),
+    );
+    expect(JSON.stringify(named.faults).length).toBeLessThan(2_000);
+    expect(named.faults).toMatchObject([
+      { line: 2, how: expect.stringContaining('no evidence is of table') },
+      { line: 3 },
+      { line: 4, what: 'the trailer is missing' },
+    ]);
+    await expect(judged(`${lines[0]!.replace('"version":1', `"version":"${big}"`)}\n`)).rejects.toThrow(
+      /^it is of version "x{299}…; this program reads version 1$/,
+    );
+  });
+
+  test('with a line of millions of values is told as changed before they are parsed', async () => {
+    const values = `[${'{},'.repeat(1_000_000)}{}]`;
+    const report = await judged(`${withoutTrailer(text)[0]}\n${values}\n`);
+    expect(report.faults).toMatchObject([
+      { line: 2, what: 'the line was changed', how: 'it is not canonical JSON' },
+      { line: 3, what: 'the trailer is missing' },
+    ]);
+  });
+
+  test('with more refused rows than are listed: the rest is not loaded, and not compared', async () => {
+    const lines = withoutTrailer(text);
+    const at = lines.findIndex((line) => line.includes('"table":"nodes"'));
+    const { row } = JSON.parse(lines[at]!) as { row: ForgedRow };
+    const many = Array.from({ length: 1_200 }, (_none, index) =>
+      canonicalizeStrictJson({
+        table: 'nodes',
+        row: { ...row, node_id: `n-${String(index).padStart(4, '0')}`, state: 'retired' },
+      }),
+    );
+    lines.splice(at, 1, ...many);
+    const report = await judged(sealed(lines));
+    expect(report).toMatchObject({ clean: false, rows: 0, skipped: [expect.stringContaining('more than 1000')] });
+    expect(report.findings).toHaveLength(1_000);
+    expect(report.findingCount).toBeGreaterThan(1_000);
+    expect(report.findings[999]).toMatchObject({ table: 'nodes', line: at + 1_000 });
+  }, 120_000);
+});
+
+test('of two that write one file at once, one is told that it exists, and its own is gone', async () => {
+  const path = join(directory, 'raced');
+  const filled: (() => void)[] = [];
+  // Neither publishes before both have written.
+  const write = (content: string) =>
+    writeWhole(path, new AbortController().signal, async (file) => {
+      await file.write(Readable.from([content]));
+      await new Promise<void>((resolve) => {
+        filled.push(resolve);
+        if (filled.length === 2) for (const go of filled) go();
+      });
+      return { value: content, keep: true };
+    });
+  const ends = await Promise.allSettled([write('one'), write('two')]);
+  const written = ends.flatMap((end) => (end.status === 'fulfilled' ? [end.value] : []));
+  expect(written).toHaveLength(1);
+  expect(ends.find((end) => end.status === 'rejected')).toMatchObject({ reason: { code: 'EEXIST' } });
+  expect(await readFile(path, 'utf8')).toBe(written[0]);
+  expect((await readdir(directory)).filter((name) => name.startsWith('raced'))).toEqual(['raced']);
 });
 
 test('no hash of a secret and no sealed byte is in it, though all are in the tables', async () => {
@@ -533,4 +639,37 @@ describe('the commands', () => {
     expect(said).toContain('aborted');
     expect(await servers()).toEqual([]);
   }, 60_000);
+
+  test.each([
+    ['before there is one', () => Promise.resolve('begun')],
+    ['while one is there', serverOf],
+  ])(
+    'leave no server and no directory behind where they are killed %s',
+    async (_when, look) => {
+      const path = join(directory, 'killed');
+      await writeFile(path, text);
+      const child = spawn(process.execPath, ['--import', 'tsx', main, 'verify', path], {
+        env: environment(),
+        stdio: 'ignore',
+      });
+      let name: string | undefined;
+      let found: string | undefined;
+      while (found === undefined) {
+        [name] = await servers();
+        if (name !== undefined) found = await look(join(directory, name));
+        expect(child.exitCode).toBe(null);
+      }
+      child.kill('SIGKILL');
+      expect(await once(child, 'exit')).toEqual([null, 'SIGKILL']);
+      while ((await servers()).length > 0) await new Promise((resolve) => setImmediate(resolve));
+      if (found !== 'begun') expect(await processIsAlive(Number(found))).toBe(false);
+    },
+    60_000,
+  );
+
+  /** The process id of the server that is ready. */
+  async function serverOf(root: string): Promise<string | undefined> {
+    const status = await readFile(join(root, 'server', 'cluster', 'postmaster.pid'), 'utf8').catch(() => '');
+    return status.includes('ready') ? status.split('\n')[0] : undefined;
+  }
 });

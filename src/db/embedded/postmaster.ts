@@ -108,7 +108,7 @@ async function demandAnotherTry(place: Place): Promise<void> {
 }
 
 /** The server that runs on our cluster, if any. A `postmaster.pid` that a crash left behind is removed. */
-export async function livingPostmaster(place: Place): Promise<Postmaster | undefined> {
+export async function livingPostmaster(place: Pick<Place, 'cluster'>): Promise<Postmaster | undefined> {
   const path = join(place.cluster, 'postmaster.pid');
   const text = await readFile(path, 'utf8').catch((error: unknown) => {
     if (errorCode(error) === 'ENOENT') return '';

@@ -1,13 +1,13 @@
 /** Evidence files on the disk: written whole or not at all, read line by line. */
 import { randomBytes } from 'node:crypto';
 import { createReadStream, createWriteStream } from 'node:fs';
-import { open, rename, rm } from 'node:fs/promises';
+import { link, open, rm } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { PassThrough, Readable, type Transform } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { createGunzip, createGzip } from 'node:zlib';
-import { maximumLineBytes } from './format.js';
-import { DamagedFileError, type EvidenceLine } from './load.js';
+import { freeUnzippedBytes, maximumBytes, maximumLineBytes, maximumZipRatio } from './format.js';
+import { DamagedFileError, type EvidenceLine, NoEvidenceError } from './load.js';
 
 /** The file that is being written. */
 export interface NewFile {
@@ -17,7 +17,7 @@ export interface NewFile {
 
 /**
  * Makes `path` appear with what `fill` wrote, all of it on the disk, or leaves it as it was. Ends in `.gz`: gzipped. Readable
- * by its owner alone: an inventory of machines is nobody else's business.
+ * by its owner alone: an inventory of machines is nobody else's business. Throws `EEXIST` where the path exists by then.
  */
 export async function writeWhole<T>(
   path: string,
@@ -47,15 +47,16 @@ async function writeTo(
   await pipeline(Readable.from(chunks), zip, file, { signal });
 }
 
+/** A link, and not another name for what is there: evidence that appeared meanwhile is not replaced. */
 async function publish(temporary: string, path: string): Promise<void> {
-  await rename(temporary, path);
+  await link(temporary, path);
   const directory = await open(dirname(path));
   await directory.sync().finally(() => directory.close());
 }
 
 /**
- * Lines of a file, zipped or not, which its first bytes tell. Throws `DamagedFileError` for what the file is to blame for, and
- * what the system throws where it can't be read.
+ * Lines of a file, zipped or not, which its first bytes tell. Throws `DamagedFileError` for what the file is to blame for,
+ * `NoEvidenceError` for what is larger than evidence can be, and what the system throws where it can't be read.
  */
 export async function* readLines(path: string): AsyncGenerator<EvidenceLine, void, undefined> {
   const zipped = await isZipped(path);
@@ -63,19 +64,27 @@ export async function* readLines(path: string): AsyncGenerator<EvidenceLine, voi
   const source: Readable = zipped ? unzipped(file) : file;
   let parts: Buffer[] = [];
   let length = 0;
+  let total = 0;
+  let line = 1;
   try {
     for await (const chunk of source as AsyncIterable<Buffer>) {
+      total += chunk.length;
+      if (total > maximumBytes) throw new NoEvidenceError(`it has more than ${maximumBytes} bytes`);
+      if (zipped && total > Math.max(freeUnzippedBytes, file.bytesRead * maximumZipRatio))
+        throw new NoEvidenceError(`unzipped it is more than ${maximumZipRatio} times as large, which no evidence is`);
       let from = 0;
       for (;;) {
         const end = chunk.indexOf(0x0a, from);
         const part = chunk.subarray(from, end === -1 ? chunk.length : end);
         length += part.length;
-        if (length > maximumLineBytes) throw new DamagedFileError(`the line has more than ${maximumLineBytes} bytes`);
+        if (length > maximumLineBytes)
+          throw new NoEvidenceError(`its line ${line} has more than ${maximumLineBytes} bytes`);
         parts.push(part);
         if (end === -1) break;
         yield { bytes: Buffer.concat(parts), ended: true };
         parts = [];
         length = 0;
+        line += 1;
         from = end + 1;
       }
     }

@@ -1,8 +1,7 @@
 /** Where in a file the rows stand that findings name. */
 import type { Finding } from '../verify/finding.js';
-import { readCanonical } from '../verify/sealed-record.js';
 import { readRow } from './format.js';
-import type { EvidenceLine } from './load.js';
+import { type EvidenceLine, readLine } from './load.js';
 
 /** Reads the whole file once more. A row that is missing has no line. */
 export async function findLines(
@@ -25,7 +24,7 @@ export async function findLines(
   let line = 0;
   for await (const { bytes } of lines) {
     line += 1;
-    const read = readRow(readCanonical(bytes.toString()));
+    const read = readRow(readLine(bytes));
     if (typeof read === 'string') continue;
     for (const { table, columns, byKey } of groups) {
       if (table !== read.table.name) continue;

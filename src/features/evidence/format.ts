@@ -18,6 +18,11 @@
  */
 import { type Static, Type } from '@sinclair/typebox';
 import { canonicalizeStrictJson } from '../../contract/canonical-json.js';
+import {
+  maximumObservationCensusBytes,
+  maximumPreparedVolumeHandoffBytes,
+  maximumPreparedVolumeHandoffs,
+} from '../../contract/limits.js';
 import { defineRecord } from '../../contract/record.js';
 import { closed, Digest, Identifier, NaturalInteger, nullable } from '../../contract/schema.js';
 import { evidenceTables, type EvidenceTable } from './tables.js';
@@ -25,8 +30,29 @@ import { evidenceTables, type EvidenceTable } from './tables.js';
 export const evidenceFormat = 'fleet-cutover-evidence';
 export const evidenceVersion = 1;
 
-/** Longer lines are refused before they are read: a snapshot has 4 MiB, and quotes in its text are escaped. */
-export const maximumLineBytes = 33_554_432;
+/**
+ * What no file of ours reaches, so that one that does is refused, and not read on: whoever made it made it against the reader.
+ *
+ * 1. A line: a snapshot has 4 MiB, and quotes in its text are escaped, which doubles it; four times that for what is derived.
+ * 2. A row: as many as are read at once make {@link maximumPageBytes} at most.
+ * 3. Key columns and what else is quoted: identifiers (128), digests (71), numbers. Postgres stores no key of more than 2,704 bytes.
+ * 4. Rows: each handoff that a fleet can have, changed 256 times.
+ * 5. Bytes: so many rows, each as large as the largest handoff.
+ * 6. Zipped: each row has identifiers and digests of its own, which nothing makes shorter. What is under
+ *    {@link freeUnzippedBytes} may be zipped as well as it can be.
+ */
+export const maximumLineBytes = 8 * maximumObservationCensusBytes;
+const maximumPageBytes = 268_435_456;
+export const maximumKeyBytes = 1_024;
+export const maximumRows = 256 * maximumPreparedVolumeHandoffs;
+export const maximumBytes = maximumRows * maximumPreparedVolumeHandoffBytes;
+export const maximumZipRatio = 200;
+export const freeUnzippedBytes = 2 * maximumLineBytes;
+
+/** Of a line with a row of this table. */
+export function maximumRowBytes({ rowsPerPage }: EvidenceTable): number {
+  return Math.min(maximumLineBytes, Math.floor(maximumPageBytes / rowsPerPage));
+}
 
 const Counts = closed(Object.fromEntries(evidenceTables.map(({ name }) => [name, NaturalInteger])));
 

@@ -14,6 +14,9 @@ import {
   type EvidenceTrailer,
   evidenceTrailerRecord,
   evidenceVersion,
+  maximumKeyBytes,
+  maximumRowBytes,
+  maximumRows,
   readRow,
 } from './format.js';
 import { evidenceTables, type EvidenceTable, numericKeys } from './tables.js';
@@ -25,12 +28,12 @@ export interface EvidenceLine {
   readonly ended: boolean;
 }
 
-/** Reading went wrong in a way that the file is to blame for: cut or damaged compression, a line without an end. */
+/** Reading went wrong in a way that the file is to blame for: cut or damaged compression. */
 export class DamagedFileError extends Error {
   override readonly name = 'DamagedFileError';
 }
 
-/** Nothing can be said of the file's content: it is none of ours, or of another version. */
+/** Nothing can be said of the file's content: it is none of ours, of another version, or larger than ours can be. */
 export class NoEvidenceError extends Error {
   override readonly name = 'NoEvidenceError';
 }
@@ -56,6 +59,7 @@ export interface RowSink {
 export interface RefusedRow {
   /** Position among the rows that were given. */
   readonly index: number;
+  /** A few words: what is stored nowhere is not quoted either, for it may have megabytes. */
   readonly why: string;
 }
 
@@ -65,15 +69,26 @@ export interface LoadedEvidence {
   /** At most 1,000. */
   readonly faults: readonly LineFault[];
   readonly faultCount: number;
-  /** Rows that the tables refuse. */
+  /** Rows that the tables refuse. At most 1,000. */
   readonly refused: readonly Finding[];
+  /** As soon as more are refused than are listed, no row is loaded any more. */
+  readonly refusedCount: number;
   /** It has its trailer: nothing was cut off. */
   readonly whole: boolean;
   /** Over all lines before the trailer, or before the end. */
   readonly digest: string;
 }
 
-const maximumFaults = 1_000;
+/** Of faults, and of refused rows. */
+const maximumListed = 1_000;
+/** Characters of a line that are shown. */
+const maximumShown = 300;
+/** Columns with an identifier, a digest or a number: what is found about a row quotes them. */
+const shortColumns = /(^|_)(id|digest|generation|seq|sequence|count|version|since|until)$/;
+/** Such lines are looked at before they are parsed: values of theirs could need thirty times their bytes. */
+const largeLineBytes = 65_536;
+/** Brackets and commas between the strings of a line: those of the counts and of the columns are some dozens. */
+const maximumMarks = 1_000;
 /** Parameters of a statement are bounded, and so is what waits to be inserted. */
 const rowsPerInsert = 500;
 const bytesPerInsert = 4_194_304;
@@ -101,6 +116,7 @@ class EvidenceLoad {
   readonly #counts: Record<string, number> = Object.fromEntries(evidenceTables.map(({ name }) => [name, 0]));
   readonly #faults: LineFault[] = [];
   readonly #refused: Finding[] = [];
+  #refusedCount = 0;
   #faultCount = 0;
   #line = 0;
   #rows = 0;
@@ -147,6 +163,7 @@ class EvidenceLoad {
       faults: this.#faults,
       faultCount: this.#faultCount,
       refused: this.#refused,
+      refusedCount: this.#refusedCount,
       whole: this.#trailed,
       digest: this.#digestText(),
     };
@@ -157,7 +174,7 @@ class EvidenceLoad {
     if (format !== evidenceFormat) throw new NoEvidenceError('its first line is no header of exported evidence');
     if (version !== evidenceVersion) {
       const known = `this program reads version ${evidenceVersion}`;
-      throw new NoEvidenceError(`it is of version ${JSON.stringify(version)}; ${known}`);
+      throw new NoEvidenceError(`it is of version ${shown(JSON.stringify(version))}; ${known}`);
     }
     const [error] = evidenceHeaderRecord.check(value);
     if (error !== undefined) return this.#fault('the header was changed', error);
@@ -192,9 +209,11 @@ class EvidenceLoad {
     const read = readRow(value);
     if (typeof read === 'string') return this.#fault('the line was changed', read);
     const { table, row } = read;
+    this.#demandBounds(table, row, bytes);
     const before = this.#before;
     this.#counts[table.name]! += 1;
     this.#rows += 1;
+    if (this.#rows > maximumRows) throw new NoEvidenceError(`it has more than ${maximumRows} rows`);
     // It is loaded all the same: where it stands says nothing of what it says.
     if (before !== undefined && !follows(before, read))
       this.#fault('the line is out of order', `it does not follow the row before`);
@@ -208,6 +227,16 @@ class EvidenceLoad {
     this.#batch.push(row);
     this.#batchBytes += bytes;
     if (this.#batch.length >= rowsPerInsert || this.#batchBytes >= bytesPerInsert) await this.#insert();
+  }
+
+  #demandBounds(table: EvidenceTable, row: EvidenceRow, bytes: number): void {
+    const most = maximumRowBytes(table);
+    if (bytes > most)
+      throw new NoEvidenceError(`its line ${this.#line} has more than the ${most} bytes of a row of ${table.name}`);
+    const short = table.columns.filter((column) => table.key.includes(column) || shortColumns.test(column));
+    const long = short.find((column) => Buffer.byteLength(row[column] ?? '') > maximumKeyBytes);
+    if (long !== undefined)
+      throw new NoEvidenceError(`its line ${this.#line} has a ${long} of more than ${maximumKeyBytes} bytes`);
   }
 
   #compareWithHeader(table: EvidenceTable, row: EvidenceRow, header: EvidenceHeader): void {
@@ -227,7 +256,7 @@ class EvidenceLoad {
     const rows = this.#batch;
     this.#batch = [];
     this.#batchBytes = 0;
-    if (table === undefined || rows.length === 0) return;
+    if (table === undefined || rows.length === 0 || this.#refusedCount > maximumListed) return;
     const replaced = Object.entries(table.leftOut).flatMap(([column, { instead }]) =>
       instead === undefined ? [] : [{ column, instead }],
     );
@@ -238,7 +267,9 @@ class EvidenceLoad {
     ]);
     for (const { index, why } of await this.#sink.insert(table.name, columns, values)) {
       const what = 'the row was changed: no such row can be stored';
-      this.#refused.push({ table: table.name, key: keyOf(table, rows[index]!), what, how: why });
+      this.#refusedCount += 1;
+      if (this.#refused.length < maximumListed)
+        this.#refused.push({ table: table.name, key: keyOf(table, rows[index]!), what, how: why });
     }
     this.#onProgress(this.#rows, this.#total);
   }
@@ -249,19 +280,38 @@ class EvidenceLoad {
 
   #fault(what: string, how: string, line = this.#line): void {
     this.#faultCount += 1;
-    if (this.#faults.length < maximumFaults) this.#faults.push({ line, what, how });
+    if (this.#faults.length < maximumListed) this.#faults.push({ line, what, how: shown(how) });
   }
 }
 
 const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
-/** Undefined for anything but canonical JSON. */
-function readLine(bytes: Buffer): unknown {
+/** What is kept of a text that quotes the file. A copy: a part of a string would keep all of it in memory. */
+export function shown(text: string): string {
+  return text.length <= maximumShown ? text : `${Buffer.from(text.slice(0, maximumShown)).toString()}…`;
+}
+
+/** Undefined for anything but canonical JSON, and for a line of more values than any of ours. */
+export function readLine(bytes: Buffer): unknown {
+  if (bytes.length > largeLineBytes && marksOf(bytes) > maximumMarks) return undefined;
   try {
     return readCanonical(utf8.decode(bytes));
   } catch {
     return undefined;
   }
+}
+
+function marksOf(bytes: Buffer): number {
+  let marks = 0;
+  let quoted = false;
+  for (let at = 0; at < bytes.length; at += 1) {
+    const byte = bytes[at];
+    if (byte === 0x22) quoted = !quoted;
+    else if (quoted) at += byte === 0x5c ? 1 : 0;
+    else if (byte === 0x2c || byte === 0x5b || byte === 0x7b) marks += 1;
+    if (marks > maximumMarks) break;
+  }
+  return marks;
 }
 
 function isTrailer(value: unknown): value is object {

@@ -20,6 +20,7 @@ import {
   loadEvidence,
   NoEvidenceError,
   type RowSink,
+  shown,
 } from './load.js';
 
 export interface FileFinding extends Finding {
@@ -63,6 +64,11 @@ export async function verifyFile(
     throw new NoEvidenceError(`it has the chain of cluster ${clusterId} alone, not ${foreign.chainId}`);
   const clusters = [clusterId];
   if (!evidence.whole) return { ...unread, clusters, skipped: ['all rows: the file is not whole'] };
+  if (evidence.refusedCount > evidence.refused.length) {
+    const skipped = [`all other rows: more than ${evidence.refused.length} are such as no table stores`];
+    const findings = await withLines(open, evidence.refused);
+    return { ...unread, clusters, findings, findingCount: evidence.refusedCount, skipped };
+  }
   await database.loaded();
   const report = await verify(database.deps, { clusterId, remembered, known: evidence.refused }, onProgress);
   if (isRefused(report)) {
@@ -76,15 +82,23 @@ export async function verifyFile(
       skipped: ['all other rows: it is not known whose'],
     };
   }
-  const lines = report.findings.length === 0 ? undefined : await findLines(withoutDamage(open()), report.findings);
   return {
     ...report,
     clean: report.clean && faultCount === 0,
-    findings: report.findings.map((finding) => ({ ...finding, line: lines?.get(finding) ?? null })),
+    findings: await withLines(open, report.findings),
     digest,
     faults,
     faultCount,
   };
+}
+
+async function withLines(
+  open: () => AsyncIterable<EvidenceLine>,
+  findings: readonly Finding[],
+): Promise<readonly FileFinding[]> {
+  if (findings.length === 0) return [];
+  const lines = await findLines(withoutDamage(open()), findings);
+  return findings.map((finding) => ({ ...finding, how: shown(finding.how), line: lines.get(finding) ?? null }));
 }
 
 /** It was told already. */
