@@ -10,7 +10,13 @@ export interface OwnerClient {
 }
 
 export function createOwnerClient(url: string, token: string): OwnerClient {
-  const pool = new Pool(url, { connections: 4, keepAliveTimeout: 1_000, keepAliveMaxTimeout: 1_000, headersTimeout: 120_000, bodyTimeout: 120_000 });
+  const pool = new Pool(url, {
+    connections: 4,
+    keepAliveTimeout: 1_000,
+    keepAliveMaxTimeout: 1_000,
+    headersTimeout: 120_000,
+    bodyTimeout: 120_000,
+  });
   return {
     url,
     done: async (method, request) => {
