@@ -56,7 +56,8 @@ export function checkOwnerRequest<N extends TMethodName>(
 }
 
 function requestErrors(name: TMethodName, bytes: Uint8Array, value: JsonValue): string[] {
-  const errors = schemaErrors(name, requestCheckers[name], value).map((error) => error.slice(0, MAXIMUM_ERROR_LENGTH));
+  const found = schemaErrors(name, requestCheckers[name], value, bytes.byteLength);
+  const errors = found.map((error) => error.slice(0, MAXIMUM_ERROR_LENGTH));
   if (
     errors.length === 0 &&
     Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).includes(ESCAPED_NUL) &&

@@ -197,7 +197,8 @@ function authorizationOf(
 function readCarriedRequest(name: TMethodName, bytes: Buffer): OwnerRequest<TMethodName> | Refused {
   const value = attempting(() => ({ kind: 'parsed', json: parseStrictJson(bytes) }) as const);
   if (isRefused(value)) return value;
-  const errors = schemaErrors('typedrequest', checker, value.json).map((error) => error.slice(0, MAXIMUM_ERROR_LENGTH));
+  const found = schemaErrors('typedrequest', checker, value.json, bytes.byteLength);
+  const errors = found.map((error) => error.slice(0, MAXIMUM_ERROR_LENGTH));
   if (errors.length > 0) return refuse('body-schema', { errors });
   const { identity: _, ...own } = (value.json as unknown as ITypedRequestEnvelope).request;
   return checkOwnerRequest(name, bytes, own as JsonValue);

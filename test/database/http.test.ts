@@ -2,7 +2,8 @@ import { once } from 'node:events';
 import { type IncomingMessage, request as httpRequest } from 'node:http';
 import { connect } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { sparkSwarmNodeContracts } from '../../src/contract/limits.js';
 import { methodPath } from '../../src/contract/method.js';
 import { methods } from '../../src/contract/methods.js';
 import { openPool } from '../../src/db/pool.js';
@@ -165,12 +166,18 @@ describe('the closed schema', () => {
     expect(await refused({ mutationId: 'm', name: 'x', constructor: 1, toString: 2 })).toHaveLength(2);
   });
 
-  it('names at most eight errors, each short', async () => {
-    const body = Object.fromEntries(Array.from({ length: 50 }, (_, index) => [`${'k'.repeat(5000)}${index}`, 1]));
-    const reply = await send(methodPath(methods.importFleet), { body: JSON.stringify(body) });
-    const errors = reply.body.errors as string[];
-    expect(errors).toHaveLength(8);
-    expect(Math.max(...errors.map((error) => error.length))).toBeLessThanOrEqual(256);
+  it('names at most eight errors, of a large body one, each short', async () => {
+    for (const [length, count] of [
+      [1_000, 8],
+      [5_000, 1],
+    ] as const) {
+      const keys = Array.from({ length: 50 }, (_, index) => [`${'k'.repeat(length)}${index}`, 1]);
+      const body = JSON.stringify(Object.fromEntries(keys));
+      const reply = await send(methodPath(methods.importFleet), { body });
+      const errors = reply.body.errors as string[];
+      expect(errors).toHaveLength(count);
+      expect(Math.max(...errors.map((error) => error.length))).toBeLessThanOrEqual(256);
+    }
   });
 
   it('refuses U+0000, which Postgres can’t store, but not the text of its escape', async () => {
@@ -246,6 +253,131 @@ describe('failing credentials', () => {
     expect(limited[0]?.body).toMatchObject({ code: 'rate-limited', mutationOutcome: 'not-applied', retrySafe: true });
     expect(Number(limited[0]?.headers['retry-after'])).toBeGreaterThan(0);
     expect((await send(createService, { body: bodyOf(100) })).status).toBe(200);
+  });
+});
+
+describe('large bodies', () => {
+  const path = methodPath(methods.importFleet);
+  const observationPath = sparkSwarmNodeContracts.swarmObservation.endpoint;
+  const large = (document: object): string => `${JSON.stringify(document).slice(0, -1)}${' '.repeat(66_000)}}`;
+  /** The one, or the other to whom has failed often: other tests have, from this address. */
+  const refusedCredential = ['credential-refused', 'rate-limited'];
+  const strangers = { nodeId: 'nobody', nodeToken: 'A'.repeat(43) };
+
+  /** While `during` runs, two bodies of another organization have both places, and wait in the database. */
+  async function whileTakingTurns(organization: string, during: () => Promise<void>): Promise<void> {
+    const token = await service.organization(organization);
+    const cluster = { clusterId: organization, controllerId: organization, runtimeNamespace: 'n' };
+    await service.done('createCluster', { mutationId: mutationId(), ...cluster }, token);
+    const holder = await service.database.owner.connect();
+    await holder.query('begin');
+    await holder.query('select from control.organizations where organization_id = $1 for update', [organization]);
+    const document = { clusterId: organization, nodes: [], services: [], specs: [] };
+    const inside = [1, 2].map(() => send(path, { body: large({ ...document, mutationId: mutationId() }), token }));
+    try {
+      await vi.waitUntil(async () => {
+        const waiting = await service.database.owner.query(
+          `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
+        );
+        return waiting.rowCount === 2;
+      });
+      await during();
+    } finally {
+      await holder.query('rollback');
+      holder.release();
+    }
+    expect((await Promise.all(inside)).map((reply) => reply.status)).toEqual([200, 200]);
+  }
+
+  it('outrun no revocation while they wait for their turn', async () => {
+    const principal = { principalId: 'waiting', role: 'administrator' } as const;
+    const issued = await service.done('issueAdministratorToken', { mutationId: mutationId(), ...principal });
+    const { secret, credentialId } = issued.secrets[0]!;
+    const document = { mutationId: mutationId(), clusterId: 'c', nodes: [], services: [{ name: 'late' }], specs: [] };
+    let late: Promise<Reply> | undefined;
+    let others: Promise<Reply>[] = [];
+    await whileTakingTurns('turns', async () => {
+      late = send(path, { body: large(document), token: secret });
+      others = Array.from({ length: 64 }, () => send(path, { body: large({}) }));
+      // There are 64 places to wait in: one of 65 is told to come back, once all the others wait.
+      const refused = await Promise.race([late, ...others]);
+      expect(refused).toMatchObject({ status: 503, headers: { 'retry-after': '1' }, body: { code: 'unavailable' } });
+      await service.done('revokeAdministratorToken', { mutationId: mutationId(), credentialId });
+    });
+    const { body } = (await late)!;
+    expect(refusedCredential).toContain(body.code);
+    expect(body.mutationOutcome).toBe('not-applied');
+    const statuses = (await Promise.all(others)).map((reply) => reply.status).sort();
+    expect(statuses).toEqual([...Array<number>(63).fill(400), 503]);
+    const services = await service.database.owner.query(`select from control.services where name = 'late'`);
+    expect(services.rowCount).toBe(0);
+  });
+
+  it('of strangers take nobody’s turn', async () => {
+    await whileTakingTurns('strangers', async () => {
+      const envelope = { method: 'readCluster', request: { identity: { jwt: `fc.nobody.${'A'.repeat(43)}` } } };
+      const reports = Array.from({ length: 70 }, () => send(observationPath, { body: large(strangers) }));
+      const envelopes = Array.from({ length: 70 }, () =>
+        send('/typedrequest', { body: large(envelope), headers: { authorization: '' } }),
+      );
+      const codes = (await Promise.all([...reports, ...envelopes])).map(
+        ({ body }) => body.code ?? (body.error as { data: { code: string } }).data.code,
+      );
+      expect(codes).toHaveLength(140);
+      expect(codes.filter((each) => !refusedCredential.includes(each as string))).toEqual([]);
+    });
+  });
+
+  it('of strangers are received up to a bound, and then refused at once', async () => {
+    const { hostname, port } = new URL(service.url);
+    const head = ['host: x', 'connection: close', 'content-type: application/json', 'content-length: 4194304'];
+    // Twice: what was counted is given back.
+    for (const round of [1, 2]) {
+      // 32 MiB from one address: eight of these, and not nine.
+      const sockets = Array.from({ length: 9 }, () => connect(Number(port), hostname));
+      try {
+        const answers = sockets.map(async (socket) => (await socket.toArray()).join(''));
+        for (const socket of sockets) {
+          socket.write(`POST ${observationPath} HTTP/1.1\r\n${head.join('\r\n')}\r\n\r\n`);
+          socket.write(Buffer.alloc(4_194_303, ' '));
+        }
+        const [index, refused] = await Promise.race(answers.map(async (answer, at) => [at, await answer] as const));
+        expect([round, refused.slice(0, 12)]).toEqual([round, 'HTTP/1.1 503']);
+        expect(refused).toMatch(/retry-after: 1\r\n/i);
+        expect(refused).toContain('"retrySafe":true');
+        // Small ones, and owners, who are known before, are not concerned.
+        expect([401, 429]).toContain((await send(observationPath, { body: JSON.stringify(strangers) })).status);
+        expect((await send(path, { body: large({}) })).status).toBe(400);
+        const others = sockets.filter((_, at) => at !== index);
+        for (const socket of others) socket.write(' ');
+        const complete = (await Promise.all(answers)).filter((_, at) => at !== index);
+        expect(complete.map((answer) => answer.slice(0, 12))).toEqual(Array(8).fill('HTTP/1.1 400'));
+      } finally {
+        for (const socket of sockets) socket.destroy();
+      }
+    }
+  });
+
+  it('are told their first error only, wherever it is', async () => {
+    const document = { mutationId: 'm', clusterId: 'c', nodes: [], specs: [] };
+    const errors = async (services: unknown[], more: object = {}): Promise<unknown> =>
+      (await send(path, { body: large({ ...document, services, ...more }) })).body.errors;
+    const services = Array.from({ length: 4_000 }, (_, index): unknown => ({ name: `s-${index}` }));
+    expect(await errors(services, { one: 1, other: 2 })).toEqual(['importFleet /one unexpected property']);
+    expect(await errors([...services, ...services])).toEqual([
+      'importFleet /services expected array length to be less or equal to 4096',
+    ]);
+    expect(await errors([...services, { name: 7 }, { name: 8 }])).toEqual([
+      'importFleet /services/4000/name expected string',
+    ]);
+    expect(await errors([{ name: 'x', 'a/b~c': 1 }])).toEqual(['importFleet /services/0/a~1b~0c unexpected property']);
+    expect(await errors([{}])).toEqual(['importFleet /services/0/name expected required property']);
+    expect(await errors([], { nodes: [{ nodeId: 'n', corestorePublicKey: 7 }] })).toEqual([
+      'importFleet /nodes/0/corestorePublicKey expected union value',
+    ]);
+    expect((await send(path, { body: `[${' '.repeat(66_000)}]` })).body.errors).toEqual([
+      'importFleet / expected object',
+    ]);
   });
 });
 

@@ -60,7 +60,7 @@ export function readSparkBody<T extends { readonly protocol: IProtocolOffer; rea
   if (offered !== undefined && offered !== supportedProtocol.major) {
     return refuse('protocol-unsupported', { supported: supportedProtocol });
   }
-  const errors = record.check(value);
+  const errors = record.check(value, bytes.byteLength);
   if (errors.length > 0)
     return refuse('body-schema', { errors: errors.map((error) => error.slice(0, maximumErrorLength)) });
   if (spellsNul(bytes) && holdsNul(value)) return refuse('body-schema', { errors: ['a string contains U+0000'] });
