@@ -14,7 +14,9 @@
  *    `head -n -1 FILE | sha256sum`. `lines` is how many lines those are.
  *
  * The digest finds a file that was cut, damaged or edited without care. Whoever edits a file with care makes a new trailer;
- * then the rows contradict each other. Whoever makes all of them anew can't make the audit head that somebody wrote down.
+ * then the rows contradict each other, except where nothing determines a column. Whoever makes all of them anew can't make the
+ * audit head that somebody wrote down; what no audited result depends on (such as an old local snapshot, where more than one can
+ * have closed a gate) is not bound to that head.
  */
 import { type Static, Type } from '@sinclair/typebox';
 import { canonicalizeStrictJson } from '../../contract/canonical-json.js';

@@ -1,6 +1,7 @@
 /**
  * What the evidence of one cluster is: the rows that `verify --cluster` reads, and nothing else. Then a file can be judged by
- * the very same code as a database, and nothing is in it that no check covers.
+ * the very same code as a database. Every table is covered by a check, and every column but those that nothing determines:
+ * `test/database/verify-columns.test.ts` edits each alone and lists those, with the reason.
  *
  * In: the audit chain of the cluster; runtimes with the references that closed their gates; accepted manager and local
  * snapshots, scopes, target sets, derivations with required entries and blockers (`since`, `until`); aggregates, handoff

@@ -35,7 +35,8 @@ export async function verifyClosedGates(
   const { tx, findings } = verification;
   const broken =
     findings.hasAny('local_snapshots', { cluster_id: clusterId }) ||
-    findings.hasAny('nodes', { cluster_id: clusterId });
+    findings.hasAny('nodes', { cluster_id: clusterId }) ||
+    findings.hasAny('runtime_revisions', { cluster_id: clusterId });
   if (facts === undefined || broken) return;
   const rows = await tx.rows(
     sql<StoredRecord>`

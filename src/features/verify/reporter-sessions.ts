@@ -7,6 +7,7 @@
  */
 import { sql } from 'kysely';
 import {
+  incompleteSnapshotReasons,
   type ISparkSwarmObservationAcceptedReceipt,
   sparkSwarmObservationAcceptedReceiptRecord,
 } from '../../contract/observation.js';
@@ -32,7 +33,7 @@ interface SessionRow {
 
 const rowsPerPage = 500;
 
-/** Snapshots must have been looked at before. Gives the receipt of each node's current session, and which sound ones made a manager snapshot. */
+/** Snapshots must have been looked at before. Gives the receipt of each node's current session. */
 export async function verifyReporterSessions(
   verification: Verification,
   cluster: VerifiedCluster,
@@ -145,6 +146,8 @@ export async function compareReports(
   snapshots: ReadonlyMap<string, LocalSnapshots>,
   runtimes: RuntimeNames,
 ): Promise<void> {
+  // Which runtime a snapshot names can't be told then.
+  const untold = findings.hasAny('runtime_revisions', { cluster_id: clusterId });
   const pages = pagesOf<NodeRow>((last) =>
     tx.rows(
       sql<NodeRow>`
@@ -178,7 +181,8 @@ export async function compareReports(
       }
       const local = snapshots.get(row.nodeId);
       const fault =
-        reportFault(row, receipt) ?? (local?.broken === true ? null : snapshotFault(row, receipt, local, runtimes));
+        reportFault(row, receipt) ??
+        (untold || local?.broken === true ? null : snapshotFault(row, receipt, local, runtimes));
       if (fault !== null) findings.add('nodes', key, 'the row was changed', fault);
     }
   }
@@ -202,6 +206,8 @@ function reportFault(row: NodeRow, receipt: Receipt | undefined): string | null 
   if (sessionId !== null && reportedState === null) return 'it has a reporter session, but no state was reported';
   if (reportedState !== null && !['member', 'inactive', 'unknown'].includes(reportedState))
     return `nobody reports the state ${reportedState}`;
+  if (incomplete !== null && !(incompleteSnapshotReasons as readonly string[]).includes(incomplete))
+    return `no snapshot is incomplete for ${incomplete}`;
   if (receipt === undefined) return null;
   const { localSnapshot: local, managerSnapshot: manager } = receipt;
   if (manager.state !== 'absent' && reportedState !== 'member') return 'its last report had a manager snapshot';
@@ -269,7 +275,9 @@ export async function compareManagerHead(
   }
   if (head === undefined) return;
   const { generation, incomplete, nodeId, runtimeGeneration } = head;
-  const broken = findings.has('manager_snapshots', { cluster_id: clusterId, generation });
+  const broken =
+    findings.has('manager_snapshots', { cluster_id: clusterId, generation }) ||
+    findings.hasAny('runtime_revisions', { cluster_id: clusterId });
   const value = head.record === null || broken ? undefined : readCanonical(head.record);
   const { runtime = null } = (value ?? {}) as { runtime?: Receipt['runtime'] | null };
   const named = runtimes.generationOf(runtime);
