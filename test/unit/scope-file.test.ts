@@ -80,6 +80,7 @@ describe('a suggestion', () => {
     ).toEqual(
       file.services.map(({ name, swarmServiceId, class: c, serviceId }) => [name, swarmServiceId, c, serviceId]),
     );
+    // eslint-disable-next-line no-control-regex
     expect(textOf(given)).not.toMatch(/[\u0000-\u0009\u000b-\u001f]/);
   });
 
