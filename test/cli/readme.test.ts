@@ -258,6 +258,16 @@ const elsewhere: Record<string, Elsewhere> = {
   'advance --to draining': { file: 'test/database/phases.test.ts', shows: "'draining'", why: 'needs a whole fleet' },
   'advance --to switching': { file: 'test/database/phases.test.ts', shows: "'switching'", why: 'needs a whole fleet' },
   'advance --to pallet': { file: 'test/database/phases.test.ts', shows: "'pallet'", why: 'needs a whole fleet' },
+  'npm run build': {
+    file: 'test/support/readme-world.ts',
+    shows: "'tsconfig.build.json'",
+    why: 'its compiler is run for this test',
+  },
+  'agent spark': {
+    file: 'test/cli/readme.test.ts',
+    shows: 'agent spark --node n1',
+    why: 'it is run above with its options',
+  },
   'scope apply': { file: 'test/cli/scope.test.ts', shows: "'apply'", why: 'it is run above with its file' },
   'ingress prepare': { file: 'test/cli/ingress.test.ts', shows: "'prepare'", why: 'needs a cluster in phase pallet' },
 };
