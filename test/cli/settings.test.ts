@@ -40,7 +40,11 @@ describe('the configuration', () => {
   it('is read from the usual place, and is all that a command needs', async () => {
     await file('.config/fleet-cutover/admin.token', `${token('filed')}\n`);
     const path = await file('.config/fleet-cutover/config.json', { url: server.url, tokenFile: 'admin.token' });
-    expect(await run({ HOME: home }, 'cluster', 'list')).toEqual({ stdout: 'no clusters\n', stderr: '', code: 0 });
+    expect(await run({ HOME: home }, 'cluster', 'list')).toMatchObject({
+      stdout: 'no clusters\n',
+      stderr: '',
+      code: 0,
+    });
     expect(server.requests[0]!.headers.authorization).toBe(`Bearer ${token('filed')}`);
     expect(await show({ HOME: home })).toEqual({
       file: path,

@@ -11,7 +11,7 @@ export interface KillableProgram {
   remove(): Promise<void>;
 }
 
-/** Bundles it with its libraries; those that start threads from files of their own stay where they are. */
+/** Bundles it with its libraries; those that read or start files of their own stay where they are. */
 export async function bundleKillableService(): Promise<KillableProgram> {
   const parent = join(ROOT, '.data');
   await mkdir(parent, { recursive: true });
@@ -22,7 +22,7 @@ export async function bundleKillableService(): Promise<KillableProgram> {
     configFile: false,
     root: ROOT,
     logLevel: 'error',
-    ssr: { noExternal: true, external: ['piscina', 'pino'] },
+    ssr: { noExternal: true, external: ['piscina', 'pino', '@fastify/swagger', '@fastify/swagger-ui'] },
     build: {
       ssr: join(ROOT, 'test', 'support', 'kill-service.ts'),
       outDir: directory,
