@@ -303,7 +303,12 @@ export function localSnapshotOf(fleet: Observed, node: FaultNode, mark = ''): An
     complete: true,
     runtime: null,
     containers,
-    volumes: [],
+    volumes: volumeNames(node).map((name) => ({
+      name,
+      driver: 'local',
+      options: null,
+      mountpoint: `/var/lib/docker/volumes/${name}/_data`,
+    })),
     ports: [],
     pallet: null,
     spark: {
@@ -318,10 +323,9 @@ export function localSnapshotOf(fleet: Observed, node: FaultNode, mark = ''): An
 function mountsOf(node: FaultNode, container: number): object[] {
   const first = container * MOUNTS_PER_CONTAINER;
   const count = Math.max(0, Math.min(MOUNTS_PER_CONTAINER, node.volumes - first));
-  return Array.from({ length: count }, (_, index) => {
-    const last = first + index === node.volumes - 1;
-    const name = (last && node.lastVolume) || `volume-${String(first + index).padStart(4, '0')}`;
-    return {
+  return volumeNames(node)
+    .slice(first, first + count)
+    .map((name) => ({
       type: 'volume',
       name,
       source: `/var/lib/docker/volumes/${name}/_data`,
@@ -329,7 +333,13 @@ function mountsOf(node: FaultNode, container: number): object[] {
       readWrite: true,
       driver: 'local',
       options: null,
-    };
+    }));
+}
+
+function volumeNames(node: FaultNode): string[] {
+  return Array.from({ length: node.volumes }, (_, index) => {
+    const last = index === node.volumes - 1;
+    return (last && node.lastVolume) || `volume-${String(index).padStart(4, '0')}`;
   });
 }
 
