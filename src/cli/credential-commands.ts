@@ -1,6 +1,7 @@
 /** Credentials of people, nodes and the relay. Issued tokens go into `--secrets-file` and nowhere else. */
 import { type CommandUnknownOpts, Option } from '@commander-js/extra-typings';
 import { type ICredentialState, roles } from '../contract/fleet.js';
+import type { MethodResponse } from '../contract/methods.js';
 import type { CommandHost } from './command-host.js';
 import { commandGroup, list, mutation } from './method-command.js';
 import { fields } from './terminal-text.js';
@@ -29,6 +30,14 @@ export function issuedLines(secrets: readonly unknown[], secretsFile: string | u
   return [
     `${secrets.length === 1 ? 'its token is' : `${secrets.length} tokens are`} in ${secretsFile ?? ''} and nowhere else`,
   ];
+}
+
+/** Of every answer that issues one credential. */
+export function issuedCredentialLines(
+  answer: Pick<MethodResponse<'issueAdministratorToken'>, 'credential' | 'secrets'>,
+  { secretsFile }: { readonly secretsFile?: string },
+): string[] {
+  return [...credentialLines(answer.credential), ...issuedLines(answer.secrets, secretsFile)];
 }
 
 /** `credential list`, `token issue|rotate|revoke` */
@@ -65,10 +74,7 @@ export function registerCredentials(program: CommandUnknownOpts, host: CommandHo
     'issueAdministratorToken',
     {
       request: ({ args: [principalId], options: { role } }) => ({ principalId, role }),
-      lines: (answer, { secretsFile }) => [
-        ...credentialLines(answer.credential),
-        ...issuedLines(answer.secrets, secretsFile),
-      ],
+      lines: issuedCredentialLines,
     },
   );
   mutation(
@@ -80,10 +86,7 @@ export function registerCredentials(program: CommandUnknownOpts, host: CommandHo
     'rotateAdministratorToken',
     {
       request: ({ args: [credentialId] }) => ({ credentialId }),
-      lines: (answer, { secretsFile }) => [
-        ...credentialLines(answer.credential),
-        ...issuedLines(answer.secrets, secretsFile),
-      ],
+      lines: issuedCredentialLines,
     },
   );
   mutation(
@@ -112,10 +115,7 @@ export function registerRelay(program: CommandUnknownOpts, host: CommandHost): v
     'registerCoreflowRelay',
     {
       request: ({ args: [swarmServiceId] }) => ({ swarmServiceId }),
-      lines: (answer, { secretsFile }) => [
-        ...credentialLines(answer.credential),
-        ...issuedLines(answer.secrets, secretsFile),
-      ],
+      lines: issuedCredentialLines,
     },
   );
   mutation(

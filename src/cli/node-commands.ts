@@ -1,7 +1,7 @@
 import { type CommandUnknownOpts, Option } from '@commander-js/extra-typings';
 import type { IFleetNode } from '../contract/fleet.js';
 import type { CommandHost } from './command-host.js';
-import { credentialLines, issuedLines } from './credential-commands.js';
+import { issuedCredentialLines, issuedLines } from './credential-commands.js';
 import { ageText } from './gate-lines.js';
 import { commandGroup, list, mutation } from './method-command.js';
 import { referenceText } from './reference-text.js';
@@ -75,10 +75,7 @@ export function registerNode(program: CommandUnknownOpts, host: CommandHost): vo
     'rotateNodeCredential',
     {
       request: ({ args: [nodeId], options: { kind } }) => ({ nodeId, kind }),
-      lines: (answer, { secretsFile }) => [
-        ...credentialLines(answer.credential),
-        ...issuedLines(answer.secrets, secretsFile),
-      ],
+      lines: issuedCredentialLines,
     },
   );
   mutation(host, about('revoke', 'end all its credentials and sessions at once'), 'revokeNode', {

@@ -33,6 +33,16 @@ const ofEveryMutation: Codes = ['mutation-id-reused', 'outcome-unknown'];
 /** Of whatever an authenticated node sends. */
 const ofEveryNode: Codes = ['node-revoked', 'node-written-off', 'protocol-unsupported'];
 
+const ofWriteOff: Codes = [
+  'cluster-unknown',
+  'node-unknown',
+  'record-unknown',
+  'runtime-stale',
+  'write-off-stale',
+  'write-off-refused',
+  'phase-refused',
+];
+
 const ownProblems: Readonly<Record<TMethodName, Codes>> = {
   createCluster: ['cluster-unknown', 'cluster-exists', 'fleet-refused'],
   importFleet: ['cluster-unknown', 'node-exists', 'fleet-refused'],
@@ -95,24 +105,8 @@ const ownProblems: Readonly<Record<TMethodName, Codes>> = {
   ],
   advanceFleetCutoverPhase: ['cluster-unknown', 'runtime-stale', 'gate-unmet', 'phase-order'],
   revokeFleetCutoverCoreflowCredential: ['cluster-unknown', 'relay-unknown', 'runtime-stale', 'phase-refused'],
-  writeOffNode: [
-    'cluster-unknown',
-    'node-unknown',
-    'record-unknown',
-    'runtime-stale',
-    'write-off-stale',
-    'write-off-refused',
-    'phase-refused',
-  ],
-  writeOffVolume: [
-    'cluster-unknown',
-    'node-unknown',
-    'record-unknown',
-    'runtime-stale',
-    'write-off-stale',
-    'write-off-refused',
-    'phase-refused',
-  ],
+  writeOffNode: ofWriteOff,
+  writeOffVolume: ofWriteOff,
   prepareFleetCutoverIngress: [
     'cluster-unknown',
     'service-unknown',

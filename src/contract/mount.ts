@@ -36,3 +36,15 @@ const anonymousName = /^[0-9a-f]{64}$/;
 export function isAnonymousVolumeName(name: string): boolean {
   return anonymousName.test(name);
 }
+
+/** Filesystem types of the local driver whose data is not on the node. */
+export const networkFilesystems: ReadonlySet<string> = new Set([
+  'nfs',
+  'nfs4',
+  'cifs',
+  'smb3',
+  'smbfs',
+  'ceph',
+  'glusterfs',
+  '9p',
+]);

@@ -1,12 +1,11 @@
-import { stat } from 'node:fs/promises';
-import { join, resolve } from 'node:path';
+import { resolve } from 'node:path';
 import pg from 'pg';
 import { Secret } from '../secret.js';
 import { serverBinaries } from './embedded/binaries.js';
 import { claimServer, type Claim } from './embedded/claim.js';
-import { ensureCluster, readCredentials } from './embedded/cluster.js';
+import { ensureCluster, readCredentials, versionOf } from './embedded/cluster.js';
 import { EmbeddedError, errorCode } from './embedded/error.js';
-import { preparePlace, type Place } from './embedded/place.js';
+import { preparePlace, type Place, serverDirectories } from './embedded/place.js';
 import { ensurePostmaster, livingPostmaster, stopPostmaster } from './embedded/postmaster.js';
 
 export { EmbeddedError, type EmbeddedErrorCode } from './embedded/error.js';
@@ -54,7 +53,7 @@ export function startEmbedded(options: EmbeddedOptions): Promise<EmbeddedServer>
 
 /** Throws {@link EmbeddedError} where no cluster has been made yet. */
 export async function demandEmbedded(dataDirectory: string): Promise<void> {
-  const found = await stat(join(dataDirectory, 'server', 'cluster', 'PG_VERSION')).catch(() => undefined);
+  const found = await versionOf(serverDirectories(dataDirectory)).catch(() => undefined);
   if (found !== undefined) return;
   throw new EmbeddedError(
     'embedded-absent',

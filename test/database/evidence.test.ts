@@ -10,7 +10,6 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { canonicalizeStrictJson } from '../../src/contract/canonical-json.js';
 import { digestDomain, sealRecord } from '../../src/contract/digest.js';
 import type { IFleetCutoverRuntime } from '../../src/contract/runtime.js';
-import { type Reference, referenceOf } from '../../src/contract/schema.js';
 import { processIsAlive } from '../../src/db/embedded/process.js';
 import { readLines, writeWhole } from '../../src/features/evidence/file.js';
 import { exportEvidence } from '../../src/features/evidence/export.js';
@@ -21,8 +20,8 @@ import { isRefused } from '../../src/refusal.js';
 import { onMigratedDatabase } from '../../src/temporary-database.js';
 import { createDatabase, type TestDatabase } from '../support/database.js';
 import { exportedText, forge, type ForgedRow, linesOf, sealed } from '../support/forged-evidence.js';
-import { type IngressStage, ingressStage } from '../support/pallet-phase.js';
-import { mutationId, someDigest, startService, type TestService } from '../support/service.js';
+import { type IngressStage, ingressStage, writeOffByTwo } from '../support/pallet-phase.js';
+import { someDigest, startService, type TestService } from '../support/service.js';
 
 const cluster = 'pal';
 let service: TestService;
@@ -52,7 +51,7 @@ beforeAll(async () => {
   await stage.prepared();
   await stage.prepared();
   await stage.cut.holdAll(2);
-  await writeOffSecondNode();
+  await writeOffByTwo(service, stage, stage.cut.nodeIds[1]!);
   // Beside another cluster of the same organization, of which nothing may be in the file.
   await ingressStage(service, 'other');
   text = await exportedText(service.deps, cluster);
@@ -63,25 +62,6 @@ afterAll(async () => {
   await Promise.all([service.close(), second.drop()]);
   await rm(directory, { recursive: true, force: true });
 });
-
-async function writeOffSecondNode(): Promise<void> {
-  const issued = await service.done('issueAdministratorToken', {
-    mutationId: mutationId(),
-    principalId: 'bob',
-    role: 'administrator',
-  });
-  const request = async (proposal: Reference | null) => ({
-    mutationId: mutationId(),
-    clusterId: cluster,
-    nodeId: stage.cut.nodeIds[1]!,
-    runtime: await stage.cut.runtime(),
-    proposal,
-    reason: 'the building burned down',
-    verified: 'two people were there',
-  });
-  const { writeOff } = await service.done('writeOffNode', await request(null));
-  await service.done('writeOffNode', await request(referenceOf(writeOff)), issued.secrets[0]!.secret);
-}
 
 async function onDatabase<T>(work: (database: EmptyDatabase) => Promise<T>): Promise<T> {
   const deletes = evidenceTables.map(({ name }) => `delete from control.${name}`);

@@ -3,12 +3,11 @@
  * that nothing determines it. One edit at a time in one database; the row is put back after each.
  */
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { type Reference, referenceOf } from '../../src/contract/schema.js';
 import { evidenceTables, type EvidenceTable } from '../../src/features/evidence/tables.js';
 import { verify, type VerifyReport } from '../../src/features/verify/verify.js';
 import { isRefused } from '../../src/refusal.js';
-import { type IngressStage, ingressStage } from '../support/pallet-phase.js';
-import { mutationId, startService, type TestService } from '../support/service.js';
+import { type IngressStage, ingressStage, writeOffByTwo } from '../support/pallet-phase.js';
+import { startService, type TestService } from '../support/service.js';
 
 const cluster = 'pal';
 
@@ -57,22 +56,7 @@ beforeAll(async () => {
   stage = await ingressStage(service, cluster);
   await stage.prepared();
   await stage.cut.holdAll(2);
-  const issued = await service.done('issueAdministratorToken', {
-    mutationId: mutationId(),
-    principalId: 'bob',
-    role: 'administrator',
-  });
-  const request = async (proposal: Reference | null) => ({
-    mutationId: mutationId(),
-    clusterId: cluster,
-    nodeId: stage.cut.nodeIds[1]!,
-    runtime: await stage.cut.runtime(),
-    proposal,
-    reason: 'the building burned down',
-    verified: 'two people were there',
-  });
-  const { writeOff } = await service.done('writeOffNode', await request(null));
-  await service.done('writeOffNode', await request(referenceOf(writeOff)), issued.secrets[0]!.secret);
+  await writeOffByTwo(service, stage, stage.cut.nodeIds[1]!);
 }, 120_000);
 afterAll(() => service.close());
 

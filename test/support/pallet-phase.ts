@@ -167,3 +167,27 @@ export async function launcherLogin(
   const actor = await authenticateLauncher(service.deps, credentialId, bearer);
   return isRefused(actor) ? actor.problem.code : actor.generation;
 }
+
+/** Declares a node destroyed, by the service's first administrator and a second one. */
+export async function writeOffByTwo(
+  service: TestService,
+  { cut, clusterId }: IngressStage,
+  nodeId: string,
+): Promise<void> {
+  const issued = await service.done('issueAdministratorToken', {
+    mutationId: mutationId(),
+    principalId: 'bob',
+    role: 'administrator',
+  });
+  const request = async (proposal: Reference | null) => ({
+    mutationId: mutationId(),
+    clusterId,
+    nodeId,
+    runtime: await cut.runtime(),
+    proposal,
+    reason: 'the building burned down',
+    verified: 'two people were there',
+  });
+  const { writeOff } = await service.done('writeOffNode', await request(null));
+  await service.done('writeOffNode', await request(referenceOf(writeOff)), issued.secrets[0]!.secret);
+}

@@ -9,6 +9,7 @@
  *  5. Mounts are classed where the snapshot itself shows that the storage is not the node's; where a person would have to
  *     know better, the class is proposed without a reason, and none is accepted without one.
  */
+import { networkFilesystems } from '../../contract/mount.js';
 import type { IObservedSpecMount, IObservedSwarmService } from '../../contract/observation.js';
 import type { TMountClass, TServiceClass } from '../../contract/scope.js';
 
@@ -117,9 +118,6 @@ function keptData({ mounts }: IObservedSwarmService, proposed: readonly Proposed
   });
 }
 
-/** Types of the local driver whose data is on another machine. */
-const networkTypes: ReadonlySet<string> = new Set(['nfs', 'nfs4', 'cifs', 'smb3', 'smbfs', 'ceph', 'glusterfs', '9p']);
-
 function proposeMount(mount: IObservedSpecMount, written: ReadonlySet<string>): ProposedMount | null {
   const { type, source, target, readOnly, driver, options } = mount;
   const propose = (mountClass: TMountClass | null, reason: string | null, note: string): ProposedMount => ({
@@ -136,7 +134,7 @@ function proposeMount(mount: IObservedSpecMount, written: ReadonlySet<string>): 
   if (type === 'volume' && optionType === 'tmpfs') {
     return propose('ephemeral', 'tmpfs behind a volume name, lost at every restart', 'the volume is a tmpfs');
   }
-  if (type === 'volume' && optionType !== null && networkTypes.has(optionType)) {
+  if (type === 'volume' && optionType !== null && networkFilesystems.has(optionType)) {
     return propose('external', `${optionType}: on another machine`, `the volume is ${optionType}`);
   }
   if (type === 'bind' && !readOnly && isSystemPath(source)) {

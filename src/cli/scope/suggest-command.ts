@@ -3,6 +3,7 @@ import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import type { AdministratorClient } from '../../client/administrator-client.js';
 import { ProblemError } from '../../client/errors.js';
 import type { IFleetCutoverBlocker } from '../../contract/derivation.js';
+import type { MethodResponse } from '../../contract/methods.js';
 import { referenceOf } from '../../contract/schema.js';
 import { isAnonymousVolumeName } from '../../contract/mount.js';
 import type { IFleetCutoverScope } from '../../contract/scope.js';
@@ -10,6 +11,7 @@ import { requiredPages } from '../bulk/required-pages.js';
 import { withClient } from '../client-session.js';
 import { type CommandHost, guarded } from '../command-host.js';
 import { addConnectionOptions, clusterOption, readInput } from '../connection-options.js';
+import { everyPage } from '../every-page.js';
 import { commandGroup } from '../method-command.js';
 import { jsonOutputOption, printResult, UsageError } from '../output.js';
 import { referenceText } from '../reference-text.js';
@@ -111,29 +113,22 @@ async function baseOf(
 }
 
 async function liveServices(client: AdministratorClient, clusterId: string): Promise<Map<string, string>> {
-  const owners = new Map<string, string>();
-  let cursor: string | null = null;
-  do {
-    const page: Awaited<ReturnType<AdministratorClient['listServices']>> = await client.listServices({
-      clusterId,
-      cursor,
-      limit: 1000,
-    });
-    for (const { name, serviceId, state } of page.services) if (state === 'live') owners.set(name, serviceId);
-    cursor = page.nextCursor;
-  } while (cursor !== null);
-  return owners;
+  const { services } = await everyPage<MethodResponse<'listServices'>, 'services'>({
+    items: 'services',
+    pageSize: 1000,
+    limit: null,
+    read: (cursor, limit) => client.listServices({ clusterId, cursor, limit }),
+  });
+  return new Map(services.filter(({ state }) => state === 'live').map(({ name, serviceId }) => [name, serviceId]));
 }
 
 async function allBlockers(client: AdministratorClient, clusterId: string): Promise<IFleetCutoverBlocker[]> {
-  const blockers: IFleetCutoverBlocker[] = [];
-  let cursor: string | null = null;
-  do {
-    const page: Awaited<ReturnType<AdministratorClient['listFleetCutoverBlockers']>> =
-      await client.listFleetCutoverBlockers({ clusterId, cursor, limit: 1024 });
-    blockers.push(...page.blockers);
-    cursor = page.nextCursor;
-  } while (cursor !== null);
+  const { blockers } = await everyPage<MethodResponse<'listFleetCutoverBlockers'>, 'blockers'>({
+    items: 'blockers',
+    pageSize: 1024,
+    limit: null,
+    read: (cursor, limit) => client.listFleetCutoverBlockers({ clusterId, cursor, limit }),
+  });
   return blockers;
 }
 

@@ -19,7 +19,7 @@ export interface Credentials {
  * appears complete in one step, so that of several processes one makes it, and a killed one leaves nothing. True: made here.
  */
 export async function ensureCluster(place: Place, binaries: Binaries): Promise<boolean> {
-  const found = await readFile(join(place.cluster, 'PG_VERSION'), 'utf8').catch(ignoreAbsent);
+  const found = await versionOf(place);
   if (found === undefined) return makeCluster(place, binaries);
   if (binaries.major !== found.trim()) {
     throw new EmbeddedError(
@@ -29,6 +29,11 @@ export async function ensureCluster(place: Place, binaries: Binaries): Promise<b
     );
   }
   return false;
+}
+
+/** The major version of the cluster's data; undefined where there is no cluster. */
+export async function versionOf({ cluster }: Pick<Place, 'cluster'>): Promise<string | undefined> {
+  return await readFile(join(cluster, 'PG_VERSION'), 'utf8').catch(ignoreAbsent);
 }
 
 /** Reads the passwords. Throws where the file is missing or damaged: without it nobody can log in. */

@@ -34,11 +34,16 @@ const STAGING = /\.new-(\d+)-[0-9a-f]+$/;
 /** `sun_path` has 108 bytes on Linux and 104 on the BSDs and macOS, the terminating NUL included. */
 const MAXIMUM_SOCKET_PATH = process.platform === 'linux' ? 107 : 103;
 
+/** Where the server of a data directory is, or will be. */
+export function serverDirectories(root: string): Pick<Place, 'server' | 'cluster'> {
+  const server = join(root, 'server');
+  return { server, cluster: join(server, 'cluster') };
+}
+
 /** Makes the data directory, finds out who the server runs as, and refuses a place that this user can't reach. */
 export async function preparePlace(dataDirectory: string): Promise<Place> {
   const root = await makeRoot(dataDirectory);
-  const server = join(root, 'server');
-  const cluster = join(server, 'cluster');
+  const { server, cluster } = serverDirectories(root);
   const account = await serverAccount(cluster);
   const blocked = await obstacle(account, cluster.slice(0, server.length));
   if (blocked !== undefined) {

@@ -10,7 +10,7 @@
  */
 import type { IFleetCutoverBlocker, IFleetCutoverTaskVerdict, TBlockerCode } from '../../contract/derivation.js';
 import { bareDigest } from '../../contract/digest.js';
-import { isAnonymousVolumeName, observedMountOf } from '../../contract/mount.js';
+import { isAnonymousVolumeName, networkFilesystems, observedMountOf } from '../../contract/mount.js';
 import type {
   IFleetCutoverCompleteLocalNodeSnapshot,
   IObservedContainer,
@@ -123,9 +123,6 @@ export interface NodeDerivation {
   readonly gate: NodeGateFacts;
 }
 
-/** Filesystem types of the local driver whose data is not on the node. */
-const networkTypes = new Set(['nfs', 'nfs4', 'cifs', 'smb3', 'smbfs', 'ceph', 'glusterfs', '9p']);
-
 /** Where a mount's data is: on the node, or somewhere that needs a class. */
 function storageOf(mount: Pick<IObservedContainerMount, 'type' | 'driver' | 'options'>): 'node' | 'elsewhere' | 'none' {
   switch (mount.type) {
@@ -149,7 +146,7 @@ function storageOf(mount: Pick<IObservedContainerMount, 'type' | 'driver' | 'opt
 
 function isNodeDirectory(options: IReducedDriverOptions | null): boolean {
   if (options === null || options.type === null) return true;
-  return options.type !== 'tmpfs' && !networkTypes.has(options.type);
+  return options.type !== 'tmpfs' && !networkFilesystems.has(options.type);
 }
 
 /** One mount of one container, or an entry whose container is gone, where it takes part in the comparison of sources. */
