@@ -2,7 +2,7 @@
 import swagger, { type StaticDocumentSpec } from '@fastify/swagger';
 import swaggerUi from '@fastify/swagger-ui';
 import type { FastifyInstance } from 'fastify';
-import { openApiDocument, openApiText } from '../contract/openapi.js';
+import { openApiText } from '../contract/openapi.js';
 
 /** Scripts and styles are files of the viewer's; it draws its icons from `data:` URLs. */
 const CONTENT_SECURITY_POLICY = [
@@ -32,7 +32,7 @@ export function bindDocumentation(app: FastifyInstance): void {
     });
     await docs.register(swagger, {
       mode: 'static',
-      specification: { document: openApiDocument() } as unknown as StaticDocumentSpec,
+      specification: { document: JSON.parse(text) } as StaticDocumentSpec,
     });
     await docs.register(swaggerUi, {
       routePrefix: '/docs',
