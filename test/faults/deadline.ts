@@ -6,9 +6,10 @@ export class Deadline {
   readonly #at: number;
   readonly #from = Date.now();
 
-  constructor(tally: Tally, seconds: number) {
+  /** `at`: Unix ms. */
+  constructor(tally: Tally, at: number) {
     this.#tally = tally;
-    this.#at = this.#from + seconds * 1_000;
+    this.#at = at;
   }
 
   /** Unix ms. */
