@@ -7,7 +7,8 @@
  * 4. An upsert equal to what is there keeps its reference. A handoff made again continues its generations.
  */
 import type { IHandoffOutcome, IHandoffRemoval, IHandoffUpsert } from '../../contract/cutover-methods.js';
-import { bareDigest, digestDomain, sealCanonical } from '../../contract/digest.js';
+import { canonicalizeStrictJson } from '../../contract/canonical-json.js';
+import { bareDigestOfCanonical, digestDomain, sealCanonical } from '../../contract/digest.js';
 import type { IFleetCutoverPreparedVolumeHandoffIntent } from '../../contract/handoff.js';
 import { maximumPreparedVolumeHandoffBytes } from '../../contract/limits.js';
 import type { IProblemEntry, TBatchEntryCode } from '../../contract/problems.js';
@@ -103,6 +104,7 @@ export function decideBatch(input: BatchInput): HandoffBatch {
   let preparedDelta = 0;
   let matchedDelta = 0;
   let membershipChanged = false;
+  const evidenceAt = evidencePerNode(input.evidence);
   const seen = new Set<string>();
   const repeated = (key: IHandoffRemoval): boolean => {
     const identity = `${key.nodeId}\0${key.serviceId}\0${key.mountIdentityDigest}`;
@@ -123,7 +125,8 @@ export function decideBatch(input: BatchInput): HandoffBatch {
       });
       return;
     }
-    const requestDigest = bareDigest(upsert.request);
+    const request = canonicalizeStrictJson(upsert.request);
+    const requestDigest = bareDigestOfCanonical(request);
     if (facts.removed === false && facts.requestDigest === requestDigest) {
       outcomes.push({
         nodeId: upsert.nodeId,
@@ -137,11 +140,12 @@ export function decideBatch(input: BatchInput): HandoffBatch {
       entries.push({ list: 'upserts', index, code: 'strays-only' });
       return;
     }
-    const write = makeHandoff(input, upsert, facts, requestDigest);
-    if (
-      write.record !== null &&
-      new TextEncoder().encode(write.record).byteLength > maximumPreparedVolumeHandoffBytes
-    ) {
+    const write = makeHandoff(input, upsert, facts, {
+      request,
+      requestDigest,
+      evidence: evidenceAt(facts, upsert.nodeId),
+    });
+    if (write.record !== null && Buffer.byteLength(write.record) > maximumPreparedVolumeHandoffBytes) {
       entries.push({ list: 'upserts', index, code: 'entry-too-large' });
       return;
     }
@@ -210,13 +214,45 @@ function judgeUpsert(upsert: IHandoffUpsert, facts: KeyFacts): TBatchEntryCode |
   return null;
 }
 
-function makeHandoff(input: BatchInput, upsert: IHandoffUpsert, facts: KeyFacts, requestDigest: Digest): HandoffWrite {
-  const { owner, evidence } = input;
+type NodeEvidence = IFleetCutoverPreparedVolumeHandoffIntent['evidence'];
+
+/** What stands on all of a node's handoffs, and its canonical JSON: both are made once for them. */
+interface SpelledEvidence {
+  readonly evidence: NodeEvidence;
+  readonly text: string;
+}
+
+function evidencePerNode(batch: HandoffEvidence): (facts: KeyFacts, nodeId: string) => SpelledEvidence {
+  const known = new Map<string, SpelledEvidence>();
+  return (facts, nodeId) => {
+    let spelled = known.get(nodeId);
+    if (spelled === undefined) {
+      const { runtime, scope, managerSnapshot } = batch;
+      const localSnapshot = batch.localSnapshot(nodeId, facts.localGeneration!, facts.localDigest!);
+      const evidence = { runtime, scope, managerSnapshot, localSnapshot };
+      spelled = { evidence, text: canonicalizeStrictJson(evidence) };
+      known.set(nodeId, spelled);
+    }
+    return spelled;
+  };
+}
+
+interface Spelled {
+  /** Canonical JSON of the upsert's request, and its digest. */
+  readonly request: string;
+  readonly requestDigest: Digest;
+  readonly evidence: SpelledEvidence;
+}
+
+function makeHandoff(input: BatchInput, upsert: IHandoffUpsert, facts: KeyFacts, spelled: Spelled): HandoffWrite {
+  const { owner } = input;
   const { nodeId, serviceId, mountIdentityDigest, request } = upsert;
+  const { requestDigest, evidence } = spelled;
   const id = facts.handoffId!;
   const generation = (facts.generation ?? 0) + 1;
   const volume = volumeId(owner.clusterLife, upsert);
   const claimId = recordId('cl', { clusterLife: owner.clusterLife, handoffId: id });
+  const binding = { serviceId, request, requestDigest };
   const intent: Omit<IRuntimeStorageClaimIntent, 'digest'> = {
     id: claimId,
     generation,
@@ -229,9 +265,14 @@ function makeHandoff(input: BatchInput, upsert: IHandoffUpsert, facts: KeyFacts,
     serviceId,
     predecessor:
       facts.claimDigest === null ? null : { id: claimId, generation: generation - 1, digest: facts.claimDigest },
-    binding: { serviceId, request, requestDigest },
+    binding,
   };
-  const { sealed: claimIntent, canonical: claimText } = sealCanonical(claimDomain, intent);
+  const bindingText = canonicalizeStrictJson(binding, { knownMembers: new Map([['request', spelled.request]]) });
+  const { sealed: claimIntent, canonical: claimText } = sealCanonical(
+    claimDomain,
+    intent,
+    new Map([['binding', bindingText]]),
+  );
   const handoff: Omit<IFleetCutoverPreparedVolumeHandoffIntent, 'digest'> = {
     id,
     generation,
@@ -241,15 +282,14 @@ function makeHandoff(input: BatchInput, upsert: IHandoffUpsert, facts: KeyFacts,
     volumeId: volume,
     observedMount: { sourceDigest: facts.sourceDigest!, targetDigest: facts.targetDigest!, mountIdentityDigest },
     claimIntent,
-    evidence: {
-      runtime: evidence.runtime,
-      scope: evidence.scope,
-      managerSnapshot: evidence.managerSnapshot,
-      localSnapshot: evidence.localSnapshot(nodeId, facts.localGeneration!, facts.localDigest!),
-    },
+    evidence: evidence.evidence,
     predecessor: facts.digest === null ? null : { id, generation: generation - 1, digest: facts.digest },
   };
-  const { sealed, canonical } = sealCanonical(handoffDomain, handoff, new Map([['claimIntent', claimText]]));
+  const known = new Map([
+    ['claimIntent', claimText],
+    ['evidence', evidence.text],
+  ]);
+  const { sealed, canonical } = sealCanonical(handoffDomain, handoff, known);
   return {
     nodeId,
     id,

@@ -21,22 +21,16 @@ import {
   type WrittenAuditRow,
 } from '../audit/mutation.js';
 import type { AdministratorActor } from '../auth/actor.js';
-import { type Cluster, clusterOf } from '../fleet/facts.js';
-import { localSnapshotReference, managerSnapshotHead, managerSnapshotReference } from '../inventory/facts.js';
+import type { Cluster } from '../fleet/facts.js';
+import { localSnapshotReference, managerSnapshotReference } from '../inventory/facts.js';
 import { permission, refuseByPhase, type TAct } from '../phase/phase.js';
-import { refuseOtherRuntime, runtimeReference, type RuntimeHead, shareRuntime } from '../phase/facts.js';
-import {
-  readTargetSetHead,
-  refuseOtherScope,
-  type RevisionHead,
-  shareScopeHead,
-  targetSetReference,
-} from '../scope/facts.js';
+import { refuseOtherRuntime, runtimeReference } from '../phase/facts.js';
+import { refuseOtherScope, targetSetReference } from '../scope/facts.js';
 import { type AggregateHead, aggregateReference, type Counts, isComplete, nextAggregate } from './aggregate.js';
-import { type DerivationHead, shareDerivationHead } from './derivation-rows.js';
 import { decideBatch, type HandoffBatch, type HandoffEvidence, type HandoffWrite } from './handoff.js';
+import { type CurrentHeads, currentHeads, type SharedHeads, shareHeads } from './heads.js';
 import { type Published, publishFromFirstChange, publishInPlace } from './publish.js';
-import { handoffsCte, keyFacts, lockExpectedAggregate, readAggregateHead, swapAggregateCte } from './rows.js';
+import { handoffsCte, keyFacts, lockExpectedAggregate, swapAggregateCte } from './rows.js';
 import { referenceOfHead } from './steps.js';
 
 type HandoffMutation = 'prepareFleetCutoverVolumeHandoffs' | 'rederiveFleetCutoverVolumeHandoffs';
@@ -59,18 +53,17 @@ export function prepareFleetCutoverVolumeHandoffs(
   }
   const method = 'prepareFleetCutoverVolumeHandoffs';
   const keys = [...input.upserts, ...input.removals];
-  const facts = (tx: Tx) =>
-    Promise.all([keyFacts(tx, input.clusterId, keys), managerSnapshotHead(tx, input.clusterId)]);
-  return swapAggregate(deps, actor, method, input, 'prepare-handoffs', facts, (current, [known, manager]) => {
-    if (manager === undefined) throw new Error('a scope was accepted without a manager snapshot');
-    const { cluster } = current;
+  const facts = (tx: Tx) => keyFacts(tx, input.clusterId, keys);
+  return swapAggregate(deps, actor, method, input, 'prepare-handoffs', facts, (current, known) => {
+    const { cluster, managerSnapshot } = current;
+    if (managerSnapshot === null) throw new Error('a scope was accepted without a manager snapshot');
     const batch = decideBatch({
       upserts: input.upserts,
       removals: input.removals,
       upsertFacts: known.slice(0, input.upserts.length),
       removalFacts: known.slice(input.upserts.length),
       owner: cluster,
-      evidence: evidenceOf(cluster, current, managerSnapshotReference(cluster.clusterLife, manager), input.scope),
+      evidence: evidenceOf(current, managerSnapshotReference(cluster.clusterLife, managerSnapshot), input.scope),
       straysOnly: permission(current.runtime.phase, 'prepare-handoffs') === 'strays',
     });
     if (batch.entries.length > 0) {
@@ -90,21 +83,15 @@ export function rederiveFleetCutoverVolumeHandoffs(
   return swapAggregate(deps, actor, 'rederiveFleetCutoverVolumeHandoffs', input, 'rederive', nothing, () => null);
 }
 
-interface Current {
-  readonly cluster: Cluster;
-  readonly runtime: RuntimeHead;
-  readonly targetSet: RevisionHead;
-  readonly derivation: DerivationHead;
-  readonly aggregate: AggregateHead;
-}
+type Current = SharedHeads & CurrentHeads;
 
-function evidenceOf(cluster: Cluster, current: Current, managerSnapshot: Reference, scope: Reference): HandoffEvidence {
+function evidenceOf(current: Current, managerSnapshot: Reference, scope: Reference): HandoffEvidence {
+  const { clusterLife } = current.cluster;
   return {
-    runtime: runtimeReference(cluster.clusterLife, current.runtime),
+    runtime: runtimeReference(clusterLife, current.runtime),
     scope,
     managerSnapshot,
-    localSnapshot: (nodeId, generation, digest) =>
-      localSnapshotReference(cluster.clusterLife, nodeId, { generation, digest }),
+    localSnapshot: (nodeId, generation, digest) => localSnapshotReference(clusterLife, nodeId, { generation, digest }),
   };
 }
 
@@ -128,42 +115,36 @@ async function swapAggregate<N extends HandoffMutation, F>(
   const { clusterId, expectedAggregate } = input;
   const context = mutationContext(actor, method, clusterId, input, deps.clock);
   const outcome = await inTransaction(deps, method, async (tx): Promise<Answer<N> | Undone<N>> => {
-    const [cluster, runtimeHead, scopeHead, derivationHead, locked, recorded, aggregateHead, targetSetHead, known] =
-      await Promise.all([
-        clusterOf(tx, actor.organizationId, clusterId),
-        shareRuntime(tx, clusterId),
-        shareScopeHead(tx, clusterId),
-        shareDerivationHead(tx, clusterId),
-        lockExpectedAggregate(tx, clusterId, expectedAggregate),
-        findReplay(tx, context),
-        readAggregateHead(tx, clusterId),
-        readTargetSetHead(tx, clusterId),
-        facts(tx),
-      ]);
-    if (isRefused(cluster)) return cluster;
-    const aggregate = present(aggregateHead);
+    const [shared, locked, recorded, heads, known] = await Promise.all([
+      shareHeads(tx, actor.organizationId, clusterId),
+      lockExpectedAggregate(tx, clusterId, expectedAggregate),
+      findReplay(tx, context),
+      currentHeads(tx, clusterId),
+      facts(tx),
+    ]);
+    if (isRefused(shared)) return shared;
+    const current: Current = { ...shared, ...present(heads) };
+    const { cluster, runtime, scope, aggregate } = current;
     if (recorded !== undefined) {
       const judged = judgeReplay(recorded, context);
       if (judged.kind === 'refused') return judged;
       const result = judged.result as MutationResult<N>;
-      const current = sameReference(referenceOf(result.aggregate), aggregateReference(cluster.clusterLife, aggregate));
+      const reference = aggregateReference(cluster.clusterLife, aggregate);
+      const isCurrent = sameReference(referenceOf(result.aggregate), reference);
       const dryRun = input.dryRun === true;
-      return answer(method, result, { audit: dryRun ? null : judged.audit, replayed: true, current, dryRun });
+      return answer(method, result, {
+        audit: dryRun ? null : judged.audit,
+        replayed: true,
+        current: isCurrent,
+        dryRun,
+      });
     }
-    const runtime = present(runtimeHead);
     const stale =
       refuseOtherRuntime(cluster.clusterLife, runtime, input.runtime) ??
       refuseByPhase(runtime.phase, act) ??
-      refuseOtherScope(cluster.clusterLife, present(scopeHead), input.scope) ??
+      refuseOtherScope(cluster.clusterLife, scope, input.scope) ??
       refuseOtherAggregate(cluster, locked, aggregate, expectedAggregate);
     if (stale !== null) return stale;
-    const current: Current = {
-      cluster,
-      runtime,
-      targetSet: present(targetSetHead),
-      derivation: present(derivationHead),
-      aggregate,
-    };
     const batch = decide(current, known);
     if (isRefused(batch)) return batch;
     return writeRevision(tx, { method, context, input, current, batch });

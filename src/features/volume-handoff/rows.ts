@@ -28,11 +28,15 @@ export function insertAggregateHead(tx: Tx, clusterId: string): Promise<number> 
   );
 }
 
+/** Of `control.aggregate_heads head`: an {@link AggregateHead}. */
+export const aggregateColumns = sql`
+  head.generation, head.digest, head.state, head.prepared_count as "preparedCount", head.matched_count as "matchedCount",
+  head.page_count as "pageCount", head.derivation_generation as "derivationGeneration",
+  head.scope_generation as "scopeGeneration", head.target_set_generation as "targetSetGeneration",
+  head.complete_generation as "completeGeneration"`;
+
 const selectAggregate = (clusterId: string) => sql<AggregateHead>`
-  select generation, digest, state, prepared_count as "preparedCount", matched_count as "matchedCount",
-    page_count as "pageCount", derivation_generation as "derivationGeneration", scope_generation as "scopeGeneration",
-    target_set_generation as "targetSetGeneration", complete_generation as "completeGeneration"
-  from control.aggregate_heads where cluster_id = ${clusterId}`;
+  select ${aggregateColumns} from control.aggregate_heads head where head.cluster_id = ${clusterId}`;
 
 /** Undefined where there is no such cluster. */
 export const readAggregateHead = (tx: ReadTx, clusterId: string) => tx.maybe(selectAggregate(clusterId).compile(qb));

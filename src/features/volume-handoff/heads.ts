@@ -1,0 +1,114 @@
+/**
+ * The heads that a mutation of handoffs is decided against. Each statement costs both sides some hundred microseconds, whatever
+ * it reads, so that the rows of several features are read together here. Their own features are the only ones to write them.
+ */
+import { sql } from 'kysely';
+import { refuse, type Refused } from '../../contract/problems.js';
+import { qb } from '../../db/query.js';
+import { queueForShares } from '../../db/queue.js';
+import type { ReadTx, Tx } from '../../db/transaction.js';
+import type { Cluster } from '../fleet/facts.js';
+import type { EvidenceHead } from '../inventory/facts.js';
+import type { RuntimeHead } from '../phase/facts.js';
+import type { RevisionHead, ScopeHead } from '../scope/facts.js';
+import type { AggregateHead } from './aggregate.js';
+import type { DerivationHead } from './derivation-rows.js';
+import { aggregateColumns } from './rows.js';
+
+/** What stays as it is until the transaction ends: phase, scope, keys and blockers cannot change under a mutation. */
+export interface SharedHeads {
+  readonly cluster: Cluster;
+  readonly runtime: RuntimeHead;
+  readonly scope: ScopeHead;
+  readonly derivation: DerivationHead;
+}
+
+type Prefixed<P extends string, T> = { [K in keyof T & string as `${P}.${K}`]: T[K] };
+type SharedRow = Cluster &
+  Prefixed<'runtime', RuntimeHead> &
+  Prefixed<'scope', ScopeHead> &
+  Prefixed<'derivation', DerivationHead>;
+
+/**
+ * Locks the cluster's runtime, scope and derivation heads `for share`, in this order, and gives them as they are under the
+ * locks: a row that was waited for is read anew. Refused: `cluster-unknown`, and then nothing is locked.
+ */
+export async function shareHeads(tx: Tx, organizationId: string, clusterId: string): Promise<SharedHeads | Refused> {
+  void queueForShares(tx, clusterId);
+  const row = await tx.maybe(
+    sql<SharedRow>`
+      select cluster.cluster_id as "clusterId", cluster.organization_id as "organizationId",
+        cluster.controller_id as "controllerId", cluster.controller_epoch as "controllerEpoch",
+        cluster.runtime_namespace as "runtimeNamespace", cluster.swarm_id as "swarmId", cluster.cluster_life as "clusterLife",
+        runtime.generation as "runtime.generation", runtime.digest as "runtime.digest", runtime.phase as "runtime.phase",
+        scope.generation as "scope.generation", scope.digest as "scope.digest", scope.state as "scope.state",
+        derivation.generation as "derivation.generation", derivation.digest as "derivation.digest",
+        derivation.required_count as "derivation.requiredCount", derivation.blocker_count as "derivation.blockerCount"
+      from control.clusters cluster
+      join control.runtime_heads runtime on runtime.cluster_id = cluster.cluster_id
+      join control.scope_heads scope on scope.cluster_id = cluster.cluster_id
+      join control.derivation_heads derivation on derivation.cluster_id = cluster.cluster_id
+      where cluster.cluster_id = ${clusterId} and cluster.organization_id = ${organizationId}
+      for share of runtime, scope, derivation`.compile(qb),
+  );
+  if (row === undefined) return refuse('cluster-unknown');
+  const { clusterId: id, organizationId: organization, controllerId, controllerEpoch } = row;
+  const { runtimeNamespace, swarmId, clusterLife } = row;
+  return {
+    cluster: {
+      clusterId: id,
+      organizationId: organization,
+      controllerId,
+      controllerEpoch,
+      runtimeNamespace,
+      swarmId,
+      clusterLife,
+    },
+    runtime: {
+      generation: row['runtime.generation'],
+      digest: row['runtime.digest'],
+      phase: row['runtime.phase'],
+    },
+    scope: { generation: row['scope.generation'], digest: row['scope.digest'], state: row['scope.state'] },
+    derivation: {
+      generation: row['derivation.generation'],
+      digest: row['derivation.digest'],
+      requiredCount: row['derivation.requiredCount'],
+      blockerCount: row['derivation.blockerCount'],
+    },
+  };
+}
+
+export interface CurrentHeads {
+  readonly aggregate: AggregateHead;
+  readonly targetSet: RevisionHead;
+  /** Null where no manager snapshot was ever accepted. */
+  readonly managerSnapshot: EvidenceHead | null;
+}
+
+interface CurrentRow extends AggregateHead {
+  readonly acceptedTargetSet: number;
+  readonly acceptedTargetSetDigest: RevisionHead['digest'];
+  readonly manager: number | null;
+  readonly managerDigest: EvidenceHead['digest'] | null;
+}
+
+/** Undefined where there is no such cluster. Send it behind the locks. */
+export async function currentHeads(tx: ReadTx, clusterId: string): Promise<CurrentHeads | undefined> {
+  const row = await tx.maybe(
+    sql<CurrentRow>`
+      select ${aggregateColumns}, targets.generation as "acceptedTargetSet", targets.digest as "acceptedTargetSetDigest",
+        manager.generation as manager, manager.digest as "managerDigest"
+      from control.aggregate_heads head
+      join control.target_set_heads targets on targets.cluster_id = head.cluster_id
+      left join control.manager_snapshot_heads manager on manager.cluster_id = head.cluster_id
+      where head.cluster_id = ${clusterId}`.compile(qb),
+  );
+  if (row === undefined) return undefined;
+  const { acceptedTargetSet, acceptedTargetSetDigest, manager, managerDigest, ...aggregate } = row;
+  return {
+    aggregate,
+    targetSet: { generation: acceptedTargetSet, digest: acceptedTargetSetDigest },
+    managerSnapshot: manager === null || managerDigest === null ? null : { generation: manager, digest: managerDigest },
+  };
+}
