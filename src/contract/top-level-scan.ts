@@ -124,14 +124,31 @@ function hexDigit(byte: number): number {
   return lowerCase >= LOWER_A && lowerCase <= LOWER_F ? lowerCase - LOWER_A + 10 : NaN;
 }
 
-/** The parser decodes the literal, so that it can't be read in two ways; the offset is made the document's. */
+/** The parser decodes what is not plainly itself, so that it can't be read in two ways; the offset is made the document's. */
 function decodeString(bytes: Uint8Array, literal: ByteSpan, path: readonly string[]): string {
+  const plain = plainString(bytes, literal);
+  if (plain !== undefined) return plain;
   try {
     return parseStrictJson(bytes.subarray(literal.start, literal.end)) as string;
   } catch (error) {
     if (error instanceof StrictJsonError) throw new StrictJsonError(error.code, literal.start + error.offset, path);
     throw error;
   }
+}
+
+/** Longer ones are given to the parser: their characters would be too many arguments. */
+const longestPlain = 256;
+
+/** A short literal of printable ASCII without an escape; undefined for every other one. An unescaped quote ends the literal. */
+function plainString(bytes: Uint8Array, literal: ByteSpan): string | undefined {
+  const start = literal.start + 1;
+  const end = literal.end - 1;
+  if (end - start > longestPlain) return undefined;
+  for (let at = start; at < end; at++) {
+    const byte = bytes[at]!;
+    if (byte < SPACE || byte > TILDE || byte === BACKSLASH) return undefined;
+  }
+  return String.fromCharCode.apply(null, bytes.subarray(start, end) as unknown as number[]);
 }
 
 const TAB = 0x09;
@@ -156,6 +173,7 @@ const LOWER_U = 0x75;
 const LOWER_Z = 0x7a;
 const LEFT_BRACE = 0x7b;
 const RIGHT_BRACE = 0x7d;
+const TILDE = 0x7e;
 
 /** RFC 8259 section 7: the letter behind the backslash, and what both stand for. */
 const shortEscapes: ReadonlyMap<number, number> = new Map(

@@ -36,6 +36,12 @@ const DATE = 1082;
 /** Look-ups share queries, so that two connections serve thousands a second. */
 const LOOKUP_CONNECTIONS = 2;
 
+/**
+ * A look-up's arrays are short, so that Postgres expects a plan of their own to be cheaper than one for all, and plans every time:
+ * that took five times as long as the look-up itself (measured: 0.20 ms against 0.04 for a single key).
+ */
+const PLANNED_ONCE = '-c plan_cache_mode=force_generic_plan';
+
 /** How long a caller waits for a free connection before it is told that there is none, in milliseconds. */
 const CHECKOUT_TIMEOUT_MS = 10_000;
 
@@ -44,14 +50,19 @@ const CHECKOUT_TIMEOUT_MS = 10_000;
  * goes away makes statements fail; it never ends the process.
  */
 export function openPool(settings: PoolSettings): Db {
-  const pool = openOne(settings, settings.size);
-  const lookups = openOne(settings, LOOKUP_CONNECTIONS);
+  const connection = connectionConfig(parseDatabaseUrl(settings.url));
+  const pool = openOne(settings, connection, settings.size);
+  const lookups = openOne(
+    settings,
+    { ...connection, options: `${connection.options} ${PLANNED_ONCE}` },
+    LOOKUP_CONNECTIONS,
+  );
   return { pool, lookups, close: async () => void (await Promise.all([pool.end(), lookups.end()])) };
 }
 
-function openOne(settings: PoolSettings, size: number): pg.Pool {
+function openOne(settings: PoolSettings, connection: pg.ClientConfig, size: number): pg.Pool {
   const pool = new pg.Pool({
-    ...connectionConfig(parseDatabaseUrl(settings.url)),
+    ...connection,
     pipeline: true,
     max: size,
     connectionTimeoutMillis: CHECKOUT_TIMEOUT_MS,
@@ -66,11 +77,18 @@ function openOne(settings: PoolSettings, size: number): pg.Pool {
   // Idle clients report through the pool, those in use through themselves. Whoever waits for an answer gets the error
   // with it; an event without a listener would end the process.
   pool.on('error', ignore);
-  pool.on('connect', (client) => client.on('error', ignore));
+  pool.on('connect', (client) => client.on('error', () => void broken.add(client)));
   return pool;
 }
 
 function ignore(): void {}
+
+const broken = new WeakSet<pg.ClientBase>();
+
+/** Whether the client has lost its connection. */
+export function isBroken(client: pg.ClientBase): boolean {
+  return broken.has(client);
+}
 
 /** Exported for the tests: `int8` becomes a number or is refused; `date` stays text, as pg would read it in local time. */
 export function typeParser(oid: number, format?: 'text' | 'binary'): (value: string) => unknown {

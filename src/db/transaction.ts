@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type pg from 'pg';
-import type { Db } from './pool.js';
+import { type Db, isBroken } from './pool.js';
 import { OpenTransaction, type BeginStatement, type FaultHook } from './open-transaction.js';
 import { toQueryConfig, type Statement } from './statement.js';
 import { TransactionContendedError, TransactionLostError, endsSession, isRetryable } from './transaction-errors.js';
@@ -76,19 +76,14 @@ export function read<T>(deps: TransactionDeps, name: string, work: (tx: ReadTx) 
 export async function query<R>(db: Db, statement: Statement<R>): Promise<R[]> {
   const config = toQueryConfig(statement);
   const client = await checkout(db.lookups, 'query');
-  let broken = false;
-  client.once('error', markBroken);
-  function markBroken(): void {
-    broken = true;
-  }
   try {
-    return (await client.query<R & pg.QueryResultRow>(config)).rows;
+    const { rows } = await client.query<R & pg.QueryResultRow>(config);
+    client.release(isBroken(client));
+    return rows;
   } catch (error) {
-    broken ||= endsSession(error);
-    throw broken ? new TransactionLostError('query', error) : error;
-  } finally {
-    client.removeListener('error', markBroken);
+    const broken = isBroken(client) || endsSession(error);
     client.release(broken);
+    throw broken ? new TransactionLostError('query', error) : error;
   }
 }
 

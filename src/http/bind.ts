@@ -1,5 +1,6 @@
 /** Binds the contract's methods and endpoints to their handlers: authentication, bytes, shapes, answers. */
-import type { FastifyBaseLogger, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { Readable } from 'node:stream';
+import type { FastifyBaseLogger, FastifyInstance, FastifyReply, FastifyRequest, preParsingHookHandler } from 'fastify';
 import { methodPath, type OwnerMethod } from '../contract/method.js';
 import { problemsOfMethod, problemsOfSparkEndpoint, type TSparkEndpointName } from '../contract/method-problems.js';
 import { sparkSwarmNodeContracts } from '../contract/limits.js';
@@ -12,7 +13,7 @@ import { parseAuthorization } from '../features/auth/credential.js';
 import { authenticateAdministrator, authenticateNode } from '../features/auth/facts.js';
 import { authenticateSparkBody } from '../features/auth/spark-body.js';
 import { isRefused } from '../refusal.js';
-import { LargeBodyGate } from './large-body-gate.js';
+import { LARGE_BODY_BYTES, LargeBodyGate } from './large-body-gate.js';
 import { LoginThrottle } from './login-throttle.js';
 import { type OwnerRequest, readOwnerRequest, writeOwnerResponse } from './owner-body.js';
 import type { OwnerHandler, OwnerHandlers } from './owner-handlers.js';
@@ -195,7 +196,7 @@ export function bindSparkEndpoint(
     url: limits.endpoint,
     bodyLimit: limits.maxRequestBytes,
     config: { caller: 'node' },
-    preParsing: (request, reply, payload, done) => done(null, keeping.unproven.receive(request, reply, payload)),
+    ...(limits.maxRequestBytes <= LARGE_BODY_BYTES ? {} : { preParsing: countUnproven(keeping) }),
     handler: async (request, reply) => {
       const bytes = (request.body as Buffer | undefined) ?? Buffer.alloc(0);
       const claim: ClaimedNode = { nodeId: undefined, actor: undefined };
@@ -217,6 +218,10 @@ export function bindSparkEndpoint(
   });
 }
 
+function countUnproven({ unproven }: Gatekeeping): preParsingHookHandler {
+  return (request, reply, payload, done) => done(null, unproven.receive(request, reply, payload as Readable));
+}
+
 /** The node that a body claims to come from, as soon as it is known. */
 interface ClaimedNode {
   nodeId: string | undefined;
@@ -236,14 +241,24 @@ async function answerSpark(
   const actor = await admitNode(deps, request, bytes, claim);
   keeping.unproven.release(request);
   if (isRefused(actor)) return actor;
-  return keeping.largeBodies.pass(bytes.length, async (waited) => {
-    const still = waited ? await admitNode(deps, request, bytes, claim) : actor;
-    return isRefused(still) ? still : handle(still, bytes);
-  });
+  return await keeping.largeBodies.pass(bytes.length, (waited) =>
+    waited ? admitAgain(deps, request, bytes, claim, handle) : handle(actor, bytes),
+  );
+}
+
+async function admitAgain(
+  deps: Deps,
+  request: FastifyRequest,
+  bytes: Buffer,
+  claim: ClaimedNode,
+  handle: SparkHandler,
+): Promise<Buffer | string | Refused> {
+  const still = await admitNode(deps, request, bytes, claim);
+  return isRefused(still) ? still : handle(still, bytes);
 }
 
 /** Whoever the body names, before more of it is parsed than the scan that finds the name. */
-async function admitNode(
+function admitNode(
   deps: Deps,
   request: FastifyRequest,
   bytes: Buffer,

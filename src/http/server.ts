@@ -72,6 +72,9 @@ export function createServer(options: ServerOptions): FastifyInstance {
     loggerInstance: options.logger,
     // Its lines would show URLs; ours are in request-log.ts.
     logController: new LogController({ disableRequestLogging: true }),
+    // A logger of its own says to which request a line belongs: of use only where each request has one.
+    childLoggerFactory: (logger, bindings, childOptions) =>
+      options.logger.isLevelEnabled('info') ? logger.child(bindings, childOptions) : logger,
     bodyLimit: DEFAULT_BODY_LIMIT,
     requestTimeout,
     connectionTimeout: options.idleTimeoutMs ?? IDLE_TIMEOUT_MS,

@@ -7,11 +7,6 @@ import type { Config } from '../../src/config.js';
 import { openForCommand } from '../../src/database.js';
 import { connectionConfig, parseDatabaseUrl } from '../../src/db/connection.js';
 
-export interface BareFill {
-  readonly ms: number;
-  readonly latencies: readonly number[];
-}
-
 /** Bytes of what the fill has written, per row. */
 interface Texts {
   readonly record: string;
@@ -19,30 +14,75 @@ interface Texts {
   readonly result: string;
 }
 
-export interface BareWork {
-  readonly clusterId: string;
-  readonly transactions: number;
-  readonly rowsEach: number;
-}
+/** Goes on from turn to turn, so that it can be done in between the turns of what it is compared with. */
+export class BareFill {
+  readonly #client: pg.Client;
+  readonly #release: () => Promise<void>;
+  readonly #rowsEach: number;
+  readonly #texts: Texts;
+  readonly latencies: number[] = [];
+  /** Of all turns. */
+  ms = 0;
 
-export async function bareFill(config: Config, work: BareWork): Promise<BareFill> {
-  const access = await openForCommand(config);
-  try {
+  private constructor(client: pg.Client, release: () => Promise<void>, rowsEach: number, texts: Texts) {
+    this.#client = client;
+    this.#release = release;
+    this.#rowsEach = rowsEach;
+    this.#texts = texts;
+  }
+
+  /** Once some rows of the cluster are there, whose bytes the bare rows have. */
+  static async open(config: Config, clusterId: string, rowsEach: number): Promise<BareFill> {
+    const access = await openForCommand(config);
     const client = new pg.Client({ ...connectionConfig(parseDatabaseUrl(access.ownerUrl)), pipeline: true });
+    const release = async () => {
+      await client.end();
+      await access.release();
+    };
     await client.connect();
     try {
-      const texts = await typicalTexts(client, work.clusterId);
+      const texts = await typicalTexts(client, clusterId);
       await createTables(client, texts);
-      const filled = await fillTables(client, work, texts);
-      await client.query('drop schema bare cascade');
-      return filled;
-    } finally {
-      await client.end();
+      return new BareFill(client, release, rowsEach, texts);
+    } catch (error) {
+      await release();
+      throw error;
     }
-  } finally {
-    await access.release();
+  }
+
+  async turn(transactions: number): Promise<void> {
+    const started = performance.now();
+    for (let turn = 0; turn < transactions; turn += 1) await this.#transaction(this.latencies.length + 1);
+    this.ms += performance.now() - started;
+  }
+
+  async close(): Promise<void> {
+    await this.#client.query('drop schema bare cascade');
+    await this.#release();
+  }
+
+  async #transaction(seq: number): Promise<void> {
+    const client = this.#client;
+    const { record, header, result } = this.#texts;
+    const each = <T>(value: (index: number) => T) => Array.from({ length: this.#rowsEach }, (_, index) => value(index));
+    const items = each((index) => `item-${String(seq * this.#rowsEach + index).padStart(40, '0')}`);
+    const [digests, records] = [each(() => digest), each(() => record)];
+    const started = performance.now();
+    await Promise.all([
+      client.query('begin'),
+      client.query({
+        name: 'lock',
+        text: 'select generation from bare.headers where id = $1 for update',
+        values: ['fleet'],
+      }),
+    ]);
+    const values = ['fleet', seq, header, items, digests, records, result];
+    await Promise.all([client.query({ name: 'insertion', text: insertion, values }), client.query('commit')]);
+    this.latencies.push(performance.now() - started);
   }
 }
+
+const digest = `sha256:${'0'.repeat(64)}`;
 
 /** One real row of each kind, of average size. */
 async function typicalTexts(client: pg.Client, clusterId: string): Promise<Texts> {
@@ -82,30 +122,3 @@ const insertion = `
     select $1::text, item, 1, digest, record from unnest($4::text[], $5::text[], $6::text[]) as item (item, digest, record)
   )
   insert into bare.audit (id, seq, result) select id, $2::bigint, $7::text from header`;
-
-async function fillTables(client: pg.Client, work: BareWork, texts: Texts): Promise<BareFill> {
-  const latencies: number[] = [];
-  const digest = `sha256:${'0'.repeat(64)}`;
-  const digests = Array.from({ length: work.rowsEach }, () => digest);
-  const records = Array.from({ length: work.rowsEach }, () => texts.record);
-  const started = performance.now();
-  for (let seq = 1; seq <= work.transactions; seq += 1) {
-    const items = Array.from(
-      { length: work.rowsEach },
-      (_, index) => `item-${String(seq * work.rowsEach + index).padStart(40, '0')}`,
-    );
-    const before = performance.now();
-    await Promise.all([
-      client.query('begin'),
-      client.query({
-        name: 'lock',
-        text: 'select generation from bare.headers where id = $1 for update',
-        values: ['fleet'],
-      }),
-    ]);
-    const values = ['fleet', seq, texts.header, items, digests, records, texts.result];
-    await Promise.all([client.query({ name: 'insertion', text: insertion, values }), client.query('commit')]);
-    latencies.push(performance.now() - before);
-  }
-  return { ms: performance.now() - started, latencies };
-}

@@ -2,7 +2,7 @@
 import { fleetCutoverContract, maximumPreparedVolumeHandoffs } from '../../src/contract/limits.js';
 import type { Reference } from '../../src/contract/schema.js';
 import { type SyntheticFleet, syntheticFleet, type SyntheticKey, volumesOf } from '../support/synthetic-fleet.js';
-import { bareFill } from './bare-fill.js';
+import { BareFill } from './bare-fill.js';
 import { type Fill, fill, latencyAt, prepare } from './fill.js';
 import { measureObservations } from './observations.js';
 import { type HeldFences, measureHeldFences } from './held-fences.js';
@@ -96,16 +96,17 @@ function latencies(filled: Fill, scale: Scale): Record<string, Latency> {
 async function measurePageOrder(bench: Bench): Promise<Partial<BenchResult>> {
   const { host, scale, parts, say } = bench;
   const ceiling = scale.nodes * scale.volumesPerNode;
-  const pageOrder = await filledFleet(bench, 'page-order', (keys) => keys);
+  let bare: BareFill | undefined;
+  // In turns, so that both see the same machine.
+  const bareTurn = async (mutations: number): Promise<void> => {
+    if (!parts.has('pageOrder')) return;
+    bare ??= await BareFill.open(host.config, 'page-order', entriesPerPage);
+    await bare.turn(mutations - bare.latencies.length);
+  };
+  const pageOrder = await filledFleet(bench, 'page-order', (keys) => keys, bareTurn);
+  await bare?.close();
   const { filled, fleet } = pageOrder;
   say(`filled in page order: ${rounded(filled.ms, 0)} ms`);
-  const bare = parts.has('pageOrder')
-    ? await bareFill(host.config, {
-        clusterId: 'page-order',
-        transactions: filled.latencies.length,
-        rowsEach: entriesPerPage,
-      })
-    : undefined;
   if (bare !== undefined) say(`as many bare transactions: ${rounded(bare.ms, 0)} ms`);
 
   const inserted = await insertMissing(bench, pageOrder);
@@ -174,6 +175,7 @@ async function filledFleet(
   { client, scale, say }: Bench,
   clusterId: string,
   order: (keys: SyntheticKey[]) => SyntheticKey[],
+  between: (mutations: number) => Promise<void> = async () => {},
 ): Promise<FilledFleet> {
   const missing = new Set(missingNodes(scale));
   const volumesPerNode = Array.from(
@@ -186,7 +188,10 @@ async function filledFleet(
   say(
     `${clusterId}: ${keys.length} entries required of ${scale.nodes} nodes after ${rounded(performance.now() - started, 0)} ms`,
   );
-  const filled = await fill(client, fleet, keys, (share) => say(`${clusterId}: ${rounded(share * 100, 0)} %`));
+  const filled = await fill(client, fleet, keys, async (share, mutations) => {
+    say(`${clusterId}: ${rounded(share * 100, 0)} %`);
+    await between(mutations);
+  });
   if (filled.state !== 'complete') throw new Error(`the set of ${clusterId} is not complete`);
   return { fleet, filled };
 }

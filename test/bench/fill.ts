@@ -8,6 +8,8 @@ import { quantile, rounded } from './quantile.js';
 
 const batch = fleetCutoverContract.maximumPreparedVolumeHandoffMutationEntries;
 
+const MUTATIONS_OF_TURN = 256;
+
 export interface Fill {
   readonly ms: number;
   /** Of each mutation, in order. */
@@ -49,18 +51,24 @@ export async function fill(
   client: OwnerClient,
   fleet: SyntheticFleet,
   keys: readonly SyntheticKey[],
-  progress: (share: number) => void,
+  /** Called after every 256 mutations and after the last one. Its time is not the fill's. */
+  between: (share: number, mutations: number) => Promise<void> | void,
 ): Promise<Fill> {
   const latencies: number[] = [];
   let last: Mutated | undefined;
-  const started = performance.now();
+  let ms = 0;
+  let started = performance.now();
   for (let from = 0; from < keys.length; from += batch) {
     last = await prepare(client, fleet, last?.aggregate ?? null, keys.slice(from, from + batch));
     latencies.push(last.ms);
-    if (latencies.length % 256 === 0) progress(from / keys.length);
+    const isLast = from + batch >= keys.length;
+    if (latencies.length % MUTATIONS_OF_TURN !== 0 && !isLast) continue;
+    ms += performance.now() - started;
+    await between(latencies.length / Math.ceil(keys.length / batch), latencies.length);
+    started = performance.now();
   }
   if (last === undefined) throw new Error('there is nothing to fill');
-  return { ms: performance.now() - started, latencies, aggregate: last.aggregate, state: last.state };
+  return { ms, latencies, aggregate: last.aggregate, state: last.state };
 }
 
 /** Of the mutations that found about this many handoffs; of the last ones before the set was complete at the ceiling. */

@@ -26,7 +26,7 @@ export interface Scale {
   /** Of one observation. */
   readonly observationBytes: number;
   readonly observations: number;
-  /** Seconds of page reads, after as many for warming up. */
+  /** Seconds of page reads, and half as many for warming up. */
   readonly readSeconds: number;
   readonly heldFences: HeldFenceScale;
 }
@@ -43,7 +43,7 @@ export const fullScale: Scale = {
   updates: 15,
   observationBytes: maximumObservationCensusBytes - observationMargin,
   observations: 7,
-  readSeconds: 8,
+  readSeconds: 16,
   heldFences: { nodes: 100, pages: 256, fewNodes: 10, manyNodes: 1_000, timedReports: 200 },
 };
 
@@ -56,6 +56,6 @@ export const smallScale: Scale = {
   samples: 16,
   updates: 5,
   observations: 3,
-  readSeconds: 2,
+  readSeconds: 4,
   heldFences: { nodes: 10, pages: 24, fewNodes: 4, manyNodes: 40, timedReports: 16 },
 };

@@ -82,6 +82,7 @@ export interface KeptHashes {
   readonly newest_generation: number;
   readonly newest_hash: Buffer;
   readonly used_generation: number | null;
+  /** Null where there is none, and may be where it is the newest. */
   readonly used_hash: Buffer | null;
 }
 

@@ -1,5 +1,5 @@
 /** The only SQL that writes `organizations` and `credentials`, and the queries that authenticate. */
-import { sql } from 'kysely';
+import { type CompiledQuery, type RawBuilder, sql } from 'kysely';
 import type { TRole } from '../../contract/fleet.js';
 import type { Db } from '../../db/pool.js';
 import { qb } from '../../db/query.js';
@@ -41,12 +41,19 @@ export interface AdministratorRow extends KeptHashes {
   readonly revoked: boolean;
 }
 
-const administratorsQuery = (credentialIds: string[]) =>
-  sql<AdministratorRow>`
+/** A look-up of keys, compiled once for all: its text does not depend on them. */
+function lookUp<R>(query: (keys: string[]) => RawBuilder<R>): (keys: string[]) => CompiledQuery<R> {
+  const compiled = query([]).compile(qb);
+  return (keys) => ({ ...compiled, parameters: [keys] });
+}
+
+const administratorsQuery = lookUp<AdministratorRow>(
+  (credentialIds) => sql`
     select credential_id, organization_id, subject_id, role, revoked,
            newest_generation, newest_hash, used_generation, used_hash
       from control.credentials
-     where credential_id = any(${credentialIds}::text[]) and kind = 'administrator'`.compile(qb);
+     where credential_id = any(${credentialIds}::text[]) and kind = 'administrator'`,
+);
 
 export async function loadAdministrators(db: Db, credentialIds: string[]): Promise<Map<string, AdministratorRow>> {
   const rows = await query(db, administratorsQuery(credentialIds));
@@ -68,23 +75,40 @@ export interface NodeCredentialRow extends KeptHashes {
 
 /**
  * Reads the node and the aggregate's head beside the credential, although they belong to features below: the answer must
- * be of one moment, and a page read then needs no second query.
+ * be of one moment, and a page read then needs no second query. A used hash that is the newest one is not told twice. All rows
+ * come as one JSON text: reading their columns one by one took a twentieth of a page read.
  */
-const nodesQuery = (nodeIds: string[]) =>
-  sql<NodeCredentialRow>`
-    select credential.credential_id, node.node_id, node.cluster_id, cluster.organization_id, credential.revoked, node.state,
-           credential.newest_generation, credential.newest_hash, credential.used_generation, credential.used_hash,
+const nodesQuery = lookUp<{ nodes: SpelledNode[] }>(
+  (nodeIds) => sql`
+    select coalesce(json_agg(node), '[]') as nodes from (
+    select credential.credential_id, node.node_id, node.cluster_id, credential.organization_id, credential.revoked, node.state,
+           credential.newest_generation, encode(credential.newest_hash, 'hex') as newest_hash, credential.used_generation,
+           encode(nullif(credential.used_hash, credential.newest_hash), 'hex') as used_hash,
            head.generation as aggregate_generation, head.digest as aggregate_digest, head.state as aggregate_state,
            head.complete_generation
       from control.credentials as credential
       join control.nodes as node on node.node_id = credential.subject_id
-      join control.clusters as cluster on cluster.cluster_id = node.cluster_id
       left join control.aggregate_heads as head on head.cluster_id = node.cluster_id
-     where credential.kind = 'node-token' and credential.subject_id = any(${nodeIds}::text[])`.compile(qb);
+     where credential.kind = 'node-token' and credential.subject_id = any(${nodeIds}::text[])
+    ) as node`,
+);
+
+type SpelledNode = Omit<NodeCredentialRow, 'newest_hash' | 'used_hash'> & {
+  readonly newest_hash: string;
+  readonly used_hash: string | null;
+};
 
 export async function loadNodes(db: Db, nodeIds: string[]): Promise<Map<string, NodeCredentialRow>> {
-  const rows = await query(db, nodesQuery(nodeIds));
-  return new Map(rows.map((row) => [row.node_id, row]));
+  const [answer] = await query(db, nodesQuery(nodeIds));
+  const found = new Map<string, NodeCredentialRow>();
+  for (const node of answer?.nodes ?? []) {
+    found.set(node.node_id, {
+      ...node,
+      newest_hash: Buffer.from(node.newest_hash, 'hex'),
+      used_hash: node.used_hash === null ? null : Buffer.from(node.used_hash, 'hex'),
+    });
+  }
+  return found;
 }
 
 export interface LauncherRow extends KeptHashes {
@@ -96,12 +120,13 @@ export interface LauncherRow extends KeptHashes {
   readonly revoked: boolean;
 }
 
-const launchersQuery = (credentialIds: string[]) =>
-  sql<LauncherRow>`
+const launchersQuery = lookUp<LauncherRow>(
+  (credentialIds) => sql`
     select credential_id, organization_id, cluster_id, subject_id, revoked,
            newest_generation, newest_hash, used_generation, used_hash
       from control.credentials
-     where credential_id = any(${credentialIds}::text[]) and kind = 'ingress-launcher'`.compile(qb);
+     where credential_id = any(${credentialIds}::text[]) and kind = 'ingress-launcher'`,
+);
 
 export async function loadLaunchers(db: Db, credentialIds: string[]): Promise<Map<string, LauncherRow>> {
   const rows = await query(db, launchersQuery(credentialIds));

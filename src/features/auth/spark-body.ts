@@ -17,7 +17,7 @@ const maximumErrorLength = 256;
  * Finds `nodeId` and `nodeToken` at the top level and gives them to `authenticate`; what follows them is not looked at: 4 MiB
  * would hold the event loop up for 20 ms. A second one there is a duplicate key, which the parser refuses.
  */
-export async function authenticateSparkBody(
+export function authenticateSparkBody(
   bytes: Uint8Array,
   authenticate: (nodeId: string, nodeToken: Secret) => Promise<NodeActor | Refused>,
 ): Promise<NodeActor | Refused> {
@@ -25,12 +25,12 @@ export async function authenticateSparkBody(
   try {
     found = scanTopLevelStrings(bytes, credentialNames, credentialScan);
   } catch (error) {
-    if (error instanceof StrictJsonError) return refuseJson(error);
+    if (error instanceof StrictJsonError) return Promise.resolve(refuseJson(error));
     throw error;
   }
   const nodeId = found.get('nodeId');
   const nodeToken = found.get('nodeToken');
-  if (nodeId === undefined || nodeToken === undefined) return refuse('credential-missing');
+  if (nodeId === undefined || nodeToken === undefined) return Promise.resolve(refuse('credential-missing'));
   return authenticate(nodeId, new Secret(nodeToken));
 }
 

@@ -25,9 +25,8 @@ export const volumeHandoffHandlers = {
 /** Quarantined nodes may read pages still: what they read grants nothing. */
 export function preparedVolumeHandoffsHandler(deps: Deps): SparkHandler {
   const pages = new SparkPageReader(deps);
-  return async (actor, bytes) => {
+  return (actor, bytes) => {
     const body = readSparkBody(sparkGetFleetCutoverPreparedVolumeHandoffsRequestRecord, bytes);
-    if (isRefused(body)) return body;
-    return pages.read(actor, body.request, body.protocol);
+    return isRefused(body) ? Promise.resolve(body) : pages.read(actor, body.request, body.protocol);
   };
 }
