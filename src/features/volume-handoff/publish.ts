@@ -17,6 +17,7 @@ import {
   pageOfKey,
   pagesAt,
   pagesOfKeys,
+  readInPageOrder,
   type PageOrderKey,
 } from './rows.js';
 
@@ -39,7 +40,7 @@ export async function publishFromFirstChange(
   generation: number,
 ): Promise<Published> {
   const [firstChange, known] = await Promise.all([
-    firstChangeAfter(tx, clusterId, completeGeneration),
+    completeGeneration === 0 ? firstKey : firstChangeAfter(tx, clusterId, completeGeneration),
     pageHeads(tx, clusterId),
   ]);
   const contentDigests = known.map((head) => head.contentDigest);
@@ -48,6 +49,7 @@ export async function publishFromFirstChange(
   let pageIndex = known.length === 0 ? 0 : await pageOfKey(tx, clusterId, firstChange);
   let from: PageOrderKey = startOf(known[pageIndex], firstChange);
   let inclusive = true;
+  void readInPageOrder(tx);
   for (;;) {
     const handoffs = await handoffsFrom(tx, clusterId, from, inclusive, pagesPerBatch * entriesPerPage);
     const changed: PageContent[] = [];
@@ -66,6 +68,9 @@ export async function publishFromFirstChange(
   if (pageIndex < known.length) await dropPageHeadsFrom(tx, clusterId, pageIndex);
   return { pageCount: pageIndex, setDigest: handoffSetDigest(contentDigests.slice(0, pageIndex)) };
 }
+
+/** Before every other one: where nothing is published yet, everything has changed. */
+const firstKey: PageOrderKey = { nodeId: '', id: '' };
 
 /** A key before the first page's first one begins the layout anew. */
 function startOf(head: PageOrderKey | undefined, change: PageOrderKey): PageOrderKey {

@@ -226,6 +226,14 @@ export interface PageOrderKey {
   readonly id: string;
 }
 
+/**
+ * Makes the transaction's further reads in page order follow the index. Before the table's first ANALYZE, Postgres takes the handoffs
+ * behind a key for a few, and sorts all of them for each batch (measured, 4,096 of 32,768: 28 ms instead of 2).
+ */
+export function readInPageOrder(tx: Tx): Promise<unknown> {
+  return tx.rows(sql`select set_config('enable_sort', 'off', true)`.compile(qb));
+}
+
 /** Prepared handoffs from a key on (inclusive), in page order. */
 export function handoffsFrom(
   tx: ReadTx,
