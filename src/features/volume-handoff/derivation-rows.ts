@@ -22,6 +22,12 @@ const selectHead = (clusterId: string) => sql<DerivationHead>`
 /** Undefined where there is no such cluster; likewise below. */
 export const readDerivationHead = (tx: ReadTx, clusterId: string) => tx.maybe(selectHead(clusterId).compile(qb));
 
+/** Prepare holds it so: keys and blockers cannot change under a mutation. */
+export function shareDerivationHead(tx: Tx, clusterId: string): Promise<DerivationHead | undefined> {
+  void queueFor(tx, 'derivation', clusterId, 'shared');
+  return tx.maybe(sql<DerivationHead>`${selectHead(clusterId)} for share`.compile(qb));
+}
+
 /** Who changes keys or blockers holds it so. */
 export function lockDerivationHead(tx: Tx, clusterId: string): Promise<DerivationHead | undefined> {
   void queueFor(tx, 'derivation', clusterId, 'alone');

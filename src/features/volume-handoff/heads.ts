@@ -5,14 +5,15 @@
 import { sql } from 'kysely';
 import { refuse, type Refused } from '../../contract/problems.js';
 import { qb } from '../../db/query.js';
-import { queueForShares } from '../../db/queue.js';
+import { present } from '../../db/present.js';
+import { queueFor } from '../../db/queue.js';
 import type { ReadTx, Tx } from '../../db/transaction.js';
 import type { Cluster } from '../fleet/facts.js';
 import type { EvidenceHead } from '../inventory/facts.js';
 import type { RuntimeHead } from '../phase/facts.js';
 import type { RevisionHead, ScopeHead } from '../scope/facts.js';
 import type { AggregateHead } from './aggregate.js';
-import type { DerivationHead } from './derivation-rows.js';
+import { type DerivationHead, shareDerivationHead } from './derivation-rows.js';
 import { aggregateColumns } from './rows.js';
 
 /** What stays as it is until the transaction ends: phase, scope, keys and blockers cannot change under a mutation. */
@@ -24,33 +25,29 @@ export interface SharedHeads {
 }
 
 type Prefixed<P extends string, T> = { [K in keyof T & string as `${P}.${K}`]: T[K] };
-type SharedRow = Cluster &
-  Prefixed<'runtime', RuntimeHead> &
-  Prefixed<'scope', ScopeHead> &
-  Prefixed<'derivation', DerivationHead>;
+type SharedRow = Cluster & Prefixed<'runtime', RuntimeHead> & Prefixed<'scope', ScopeHead>;
 
 /**
  * Locks the cluster's runtime, scope and derivation heads `for share`, in this order, and gives them as they are under the
- * locks: a row that was waited for is read anew. Refused: `cluster-unknown`, and then nothing is locked.
+ * locks: a row that was waited for is read anew. The derivation is queued for behind the scope's lock, as everybody else does:
+ * whoever holds the scope waits for the derivation. Refused: `cluster-unknown`.
  */
 export async function shareHeads(tx: Tx, organizationId: string, clusterId: string): Promise<SharedHeads | Refused> {
-  void queueForShares(tx, clusterId);
-  const row = await tx.maybe(
+  void queueFor(tx, 'runtime', clusterId, 'shared');
+  const owned = tx.maybe(
     sql<SharedRow>`
       select cluster.cluster_id as "clusterId", cluster.organization_id as "organizationId",
         cluster.controller_id as "controllerId", cluster.controller_epoch as "controllerEpoch",
         cluster.runtime_namespace as "runtimeNamespace", cluster.swarm_id as "swarmId", cluster.cluster_life as "clusterLife",
         runtime.generation as "runtime.generation", runtime.digest as "runtime.digest", runtime.phase as "runtime.phase",
-        scope.generation as "scope.generation", scope.digest as "scope.digest", scope.state as "scope.state",
-        derivation.generation as "derivation.generation", derivation.digest as "derivation.digest",
-        derivation.required_count as "derivation.requiredCount", derivation.blocker_count as "derivation.blockerCount"
+        scope.generation as "scope.generation", scope.digest as "scope.digest", scope.state as "scope.state"
       from control.clusters cluster
       join control.runtime_heads runtime on runtime.cluster_id = cluster.cluster_id
       join control.scope_heads scope on scope.cluster_id = cluster.cluster_id
-      join control.derivation_heads derivation on derivation.cluster_id = cluster.cluster_id
       where cluster.cluster_id = ${clusterId} and cluster.organization_id = ${organizationId}
-      for share of runtime, scope, derivation`.compile(qb),
+      for share of runtime, scope`.compile(qb),
   );
+  const [row, derivation] = await Promise.all([owned, shareDerivationHead(tx, clusterId)]);
   if (row === undefined) return refuse('cluster-unknown');
   const { clusterId: id, organizationId: organization, controllerId, controllerEpoch } = row;
   const { runtimeNamespace, swarmId, clusterLife } = row;
@@ -70,12 +67,7 @@ export async function shareHeads(tx: Tx, organizationId: string, clusterId: stri
       phase: row['runtime.phase'],
     },
     scope: { generation: row['scope.generation'], digest: row['scope.digest'], state: row['scope.state'] },
-    derivation: {
-      generation: row['derivation.generation'],
-      digest: row['derivation.digest'],
-      requiredCount: row['derivation.requiredCount'],
-      blockerCount: row['derivation.blockerCount'],
-    },
+    derivation: present(derivation),
   };
 }
 
