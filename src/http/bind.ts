@@ -241,20 +241,10 @@ async function answerSpark(
   const actor = await admitNode(deps, request, bytes, claim);
   keeping.unproven.release(request);
   if (isRefused(actor)) return actor;
-  return await keeping.largeBodies.pass(bytes.length, (waited) =>
-    waited ? admitAgain(deps, request, bytes, claim, handle) : handle(actor, bytes),
-  );
-}
-
-async function admitAgain(
-  deps: Deps,
-  request: FastifyRequest,
-  bytes: Buffer,
-  claim: ClaimedNode,
-  handle: SparkHandler,
-): Promise<Buffer | string | Refused> {
-  const still = await admitNode(deps, request, bytes, claim);
-  return isRefused(still) ? still : handle(still, bytes);
+  return keeping.largeBodies.pass(bytes.length, async (waited) => {
+    const still = waited ? await admitNode(deps, request, bytes, claim) : actor;
+    return isRefused(still) ? still : handle(still, bytes);
+  });
 }
 
 /** Whoever the body names, before more of it is parsed than the scan that finds the name. */

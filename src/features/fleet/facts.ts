@@ -15,11 +15,15 @@ export interface Cluster {
   readonly clusterLife: string;
 }
 
+/** Of `control.clusters cluster`: a {@link Cluster}. */
+export const clusterColumns = sql`
+  cluster.cluster_id as "clusterId", cluster.organization_id as "organizationId", cluster.controller_id as "controllerId",
+  cluster.controller_epoch as "controllerEpoch", cluster.runtime_namespace as "runtimeNamespace",
+  cluster.swarm_id as "swarmId", cluster.cluster_life as "clusterLife"`;
+
 const selectCluster = (organizationId: string, clusterId: string) => sql<Cluster>`
-  select cluster_id as "clusterId", organization_id as "organizationId", controller_id as "controllerId",
-         controller_epoch as "controllerEpoch", runtime_namespace as "runtimeNamespace", swarm_id as "swarmId",
-         cluster_life as "clusterLife"
-    from control.clusters where cluster_id = ${clusterId} and organization_id = ${organizationId}`;
+  select ${clusterColumns} from control.clusters cluster
+   where cluster.cluster_id = ${clusterId} and cluster.organization_id = ${organizationId}`;
 
 /** The cluster, if it is the organization's; else refused with `cluster-unknown`, whether it exists or not. */
 export async function clusterOf(tx: ReadTx, organizationId: string, clusterId: string): Promise<Cluster | Refused> {

@@ -8,7 +8,7 @@ import { qb } from '../../db/query.js';
 import { present } from '../../db/present.js';
 import { queueFor } from '../../db/queue.js';
 import type { ReadTx, Tx } from '../../db/transaction.js';
-import type { Cluster } from '../fleet/facts.js';
+import { type Cluster, clusterColumns } from '../fleet/facts.js';
 import type { EvidenceHead } from '../inventory/facts.js';
 import type { RuntimeHead } from '../phase/facts.js';
 import type { RevisionHead, ScopeHead } from '../scope/facts.js';
@@ -36,9 +36,7 @@ export async function shareHeads(tx: Tx, organizationId: string, clusterId: stri
   void queueFor(tx, 'runtime', clusterId, 'shared');
   const owned = tx.maybe(
     sql<SharedRow>`
-      select cluster.cluster_id as "clusterId", cluster.organization_id as "organizationId",
-        cluster.controller_id as "controllerId", cluster.controller_epoch as "controllerEpoch",
-        cluster.runtime_namespace as "runtimeNamespace", cluster.swarm_id as "swarmId", cluster.cluster_life as "clusterLife",
+      select ${clusterColumns},
         runtime.generation as "runtime.generation", runtime.digest as "runtime.digest", runtime.phase as "runtime.phase",
         scope.generation as "scope.generation", scope.digest as "scope.digest", scope.state as "scope.state"
       from control.clusters cluster
@@ -49,24 +47,19 @@ export async function shareHeads(tx: Tx, organizationId: string, clusterId: stri
   );
   const [row, derivation] = await Promise.all([owned, shareDerivationHead(tx, clusterId)]);
   if (row === undefined) return refuse('cluster-unknown');
-  const { clusterId: id, organizationId: organization, controllerId, controllerEpoch } = row;
-  const { runtimeNamespace, swarmId, clusterLife } = row;
+  const {
+    'runtime.generation': runtimeGeneration,
+    'runtime.digest': runtimeDigest,
+    'runtime.phase': phase,
+    'scope.generation': scopeGeneration,
+    'scope.digest': scopeDigest,
+    'scope.state': state,
+    ...cluster
+  } = row;
   return {
-    cluster: {
-      clusterId: id,
-      organizationId: organization,
-      controllerId,
-      controllerEpoch,
-      runtimeNamespace,
-      swarmId,
-      clusterLife,
-    },
-    runtime: {
-      generation: row['runtime.generation'],
-      digest: row['runtime.digest'],
-      phase: row['runtime.phase'],
-    },
-    scope: { generation: row['scope.generation'], digest: row['scope.digest'], state: row['scope.state'] },
+    cluster,
+    runtime: { generation: runtimeGeneration, digest: runtimeDigest, phase },
+    scope: { generation: scopeGeneration, digest: scopeDigest, state },
     derivation: present(derivation),
   };
 }
